@@ -82,8 +82,7 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
     rest_checks_ = {reinterpret_cast<uint32_t*>(gates_.data() + neurons * gate_stride_), neurons};
   }
   first_cache_slot_ = static_cast<int32_t>(plan.pinned_slots(shape));
-  first_spare_slot_ =
-      first_cache_slot_ + static_cast<int32_t>(plan.cache_slots + plan.lent_slots(shape));
+  first_spare_slot_ = static_cast<int32_t>(plan.first_spare_slot(shape));
   NeuronCacheOptions options = CacheOptions(shape, plan, policy);
   // Every layer has as many keys, where any neuron is left to the cache.
   if (plan.pinned_neurons < source_.neurons && source_.num_layers <= NeuronCache::kMaxLayers) {

@@ -45,7 +45,13 @@ void CheckStreamPlan(const StreamShape& shape, const StreamPlan& plan) {
 }
 
 uint64_t SmallestStreamBytes(const StreamShape& shape) {
-  return static_cast<uint64_t>(kFewestSpareSlots + kFewestCacheSlots) * shape.bundle_bytes;
+  const uint64_t kinds[] = {shape.bundle_bytes, shape.half_bytes};
+  uint64_t cache = 0;
+  for (const uint64_t slot : kinds) {
+    const int64_t slots = RoundUp(kFewestCacheSlots, StreamPlan::PiecesOfPages(slot));
+    cache = std::max(cache, static_cast<uint64_t>(slots) * slot);
+  }
+  return static_cast<uint64_t>(kFewestSpareSlots) * shape.bundle_bytes + cache;
 }
 
 StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_share,
@@ -68,9 +74,11 @@ StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_sh
   plan.range_buffers = eighth >= kRangeBuffers * kGrain ? kRangeBuffers : 2;
   plan.range_neurons =
       std::clamp(RoundDown(eighth / plan.range_buffers, kGrain), kGrain, most_range);
-  const auto left =
-      static_cast<int64_t>((for_slots - plan.spare_bytes(shape)) / plan.slot_bytes(shape));
-  const auto wanted = static_cast<int64_t>(static_cast<double>(left) * pinned_share);
+  const int64_t left = RoundDown(
+      static_cast<int64_t>((for_slots - plan.spare_bytes(shape)) / plan.slot_bytes(shape)),
+      StreamPlan::PiecesOfPages(plan.slot_bytes(shape)));
+  const auto wanted =
+      static_cast<int64_t>(static_cast<double>(left - kFewestCacheSlots) * pinned_share);
   plan.pinned_neurons = std::min(RoundDown(wanted / shape.num_ffns, kGrain), shape.neurons);
   const int64_t streamed = shape.all_neurons() - plan.pinned_slots(shape);
   plan.cache_slots = std::clamp(left - plan.pinned_slots(shape), kFewestCacheSlots,

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
+#include "base/rounding.h"
 #include "plan/cluster_sizes.h"
 #include "plan/lent_pages.h"
 
@@ -40,6 +42,22 @@ struct StreamPlan {
 
   // Prompts compute this many neurons together (kernels::kRowsOfBatch); ranges must not cut them.
   static constexpr int64_t kRangeGrain = 64;
+  // Ranges are read from whole pages of the file into whole pages of memory, which disks are
+  // faster at than at parts of pages.
+  static constexpr uint64_t kPageBytes = 4096;
+  // The fewest pieces of so many bytes that fill whole pages.
+  static int64_t PiecesOfPages(uint64_t piece_bytes) {
+    return static_cast<int64_t>(kPageBytes / std::gcd(piece_bytes, kPageBytes));
+  }
+  // The most bytes that one read takes of a range: a range is read in pieces, so that a disk with
+  // several channels uses them all.
+  static uint64_t MostReadBytes(uint64_t bundle_bytes) {
+    const uint64_t pages = static_cast<uint64_t>(PiecesOfPages(bundle_bytes)) * bundle_bytes;
+    return std::max(kReadBytes / pages, uint64_t{1}) * pages;
+  }
+  static constexpr uint64_t kReadBytes = uint64_t{1} << 20;
+  // Reads of ranges that are in flight at once, at most.
+  static constexpr int kRangeQueueDepth = 16;
 
   int64_t pinned_slots(const StreamShape& shape) const { return pinned_neurons * shape.num_ffns; }
   int64_t spare_slots() const { return range_neurons * range_buffers; }
@@ -50,8 +68,14 @@ struct StreamPlan {
     return std::min(cache_slots + lent.SlotsLeft(lent_slots(shape), slot_bytes(shape), kv_pages),
                     keys);
   }
+  // The first of the spare slots; between the cache and it, nothing lies in the last slots of a
+  // page.
+  int64_t first_spare_slot(const StreamShape& shape) const {
+    return RoundUp(pinned_slots(shape) + cache_slots + lent_slots(shape),
+                   PiecesOfPages(slot_bytes(shape)));
+  }
   int64_t all_slots(const StreamShape& shape) const {
-    return pinned_slots(shape) + cache_slots + lent_slots(shape) + spare_slots();
+    return first_spare_slot(shape) + spare_slots();
   }
   uint64_t slot_bytes(const StreamShape& shape) const {
     return holds_gates ? shape.half_bytes : shape.bundle_bytes;
@@ -62,8 +86,7 @@ struct StreamPlan {
   }
   // Bytes of all slots, spare ones and KV pages included.
   uint64_t arena_bytes(const StreamShape& shape) const {
-    const int64_t slots = pinned_slots(shape) + cache_slots + lent_slots(shape);
-    return static_cast<uint64_t>(slots) * slot_bytes(shape) + spare_bytes(shape);
+    return static_cast<uint64_t>(first_spare_slot(shape)) * slot_bytes(shape) + spare_bytes(shape);
   }
   uint64_t gates_bytes(const StreamShape& shape) const {
     return holds_gates ? static_cast<uint64_t>(shape.all_neurons()) * shape.gate_bytes : 0;

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "base/rounding.h"
 #include "base/units.h"
 #include "engine/load/ffn_mode.h"
 #include "engine/load/prompt_uploads.h"
@@ -266,9 +267,11 @@ void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
       ShrinkKv(static_cast<uint64_t>(bytes), plan);
       plan.neurons.lent = LentOf(plan);
     }
-    const auto slot = static_cast<int64_t>(plan.neurons.slot_bytes(bundles.shape));
+    const uint64_t slot = plan.neurons.slot_bytes(bundles.shape);
     const int64_t bytes = std::max<int64_t>(missing(planned_slots), 0);
-    plan.neurons.cache_slots = std::max(planned_slots - (bytes + slot - 1) / slot, fewest_slots);
+    const int64_t fewer =
+        RoundUp(DivideUp(bytes, static_cast<int64_t>(slot)), StreamPlan::PiecesOfPages(slot));
+    plan.neurons.cache_slots = std::max(planned_slots - fewer, fewest_slots);
   }
   bundles.AddTo(plan.ledger, plan.neurons, options.streaming);
   if (plan.needed_bytes() <= plan.limit_bytes) return;
