@@ -162,7 +162,7 @@ TEST_F(SparseBatchTest, RefusesWhatDoesNotFitItsScratch) {
   anywhere.slots = slots.data();
   EXPECT_THROW(fits.Run(compute, anywhere, {View(x_), lists_, true, View(out)}), Error);
   SparseFfn one_token(budget_, ffn_.gate.cols, ffn_.gate.rows);
-  EXPECT_THROW(one_token.Activate(compute, anywhere, x_.data(), {}, true), Error);
+  EXPECT_THROW(one_token.Activate(compute, anywhere, x_.data(), slots, true), Error);
   EXPECT_THROW(fits.Run(compute, ffn_, {View(x_), std::span(lists_).first(2), true, View(out)}),
                Error);
 }

@@ -137,10 +137,11 @@ void SparseFfn::AddDown(Compute& compute, const FfnNeurons& ffn, float* out, boo
 SparseFfnCounts SparseFfn::Activate(Compute& compute, const FfnNeurons& ffn, const float* x,
                                     std::optional<std::span<const int32_t>> listed,
                                     bool skip_silent) {
-  CheckNeurons(ffn, max_hidden_, max_neurons_);
+  CheckNeurons(ffn, max_hidden_, max_neurons_, !listed);
   const KernelTable& table = compute.kernels();
   const int64_t candidates = listed ? static_cast<int64_t>(listed->size()) : ffn.gate.rows;
-  const int32_t* list = listed ? listed->data() : all_;
+  const int32_t* every = ffn.slots != nullptr ? ffn.slots : all_;
+  const int32_t* list = listed ? listed->data() : every;
   const SilentGates gates = SilentGatesOf(ffn.activation, ffn.threshold);
   const SilentGates* silent = skip_silent && CanSkipNeurons(ffn.activation) ? &gates : nullptr;
   const NeuronInput input = PrepareInput(table, ffn, x, x_);

@@ -32,8 +32,9 @@ struct FfnNeurons {
   RowsView down;  // [neurons][hidden]: columns of the down matrix
   FfnActivation activation = FfnActivation::kRelu;
   float threshold = 0;  // kFatRelu and kThresholdedSilu only
-  // The row of each neuron in all three views, where rows lie anywhere (SparsePrefill alone takes
-  // them, of row groups); null: row i is neuron i.
+  // The row of each neuron in all three views, where rows lie anywhere (of row groups;
+  // SparsePrefill takes them, and SparseFfn where all neurons are computed); null: row i is neuron
+  // i.
   const int32_t* slots = nullptr;
 
   bool is_gated() const { return !up.empty(); }

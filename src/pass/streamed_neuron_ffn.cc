@@ -81,21 +81,23 @@ void StreamedNeuronFfn::RunMany(const FfnCall& call, const SparsePrefill::Choice
 void StreamedNeuronFfn::RunRanges(const FfnCall& call) {
   const FloatView x = context_.input.x();
   const bool skips_silent = SkipsSilent(call);
-  streamed_.ForEachRange(context_.compute, FfnOf(call), [&](int64_t first, const FfnNeurons& rows) {
-    const bool adds = first > 0;
-    if (x.rows > 1 && operators_.few) {
+  if (x.rows > 1 && operators_.few) {
+    const auto visit = [&](int64_t first, const FfnNeurons& rows) {
       ForEachBatch(call.out, [&](FloatView tokens, SparseBatch::Lists, FloatView out) {
         counts_ +=
-            operators_.few->Run(context_.compute, rows, {tokens, {}, skips_silent, out}, adds);
+            operators_.few->Run(context_.compute, rows, {tokens, {}, skips_silent, out}, first > 0);
       });
-      return;
-    }
+    };
+    return streamed_.ForEachRange(context_.compute, FfnOf(call), RangeRows::kInOrder, visit);
+  }
+  const auto visit = [&](int64_t first, const FfnNeurons& rows) {
     SparseFfn& one = operators_.one;
     for (int64_t i = 0; i < x.rows; ++i) {
       counts_ += one.Activate(context_.compute, rows, x.row(i), std::nullopt, skips_silent);
-      one.AddDown(context_.compute, rows, call.out.row(i), adds);
+      one.AddDown(context_.compute, rows, call.out.row(i), first > 0);
     }
-  });
+  };
+  streamed_.ForEachRange(context_.compute, FfnOf(call), RangeRows::kAnywhere, visit);
 }
 
 void StreamedNeuronFfn::RunLists(const FfnCall& call) {

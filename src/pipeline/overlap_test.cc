@@ -148,7 +148,8 @@ TEST_F(OverlapTest, RangesOfTheNextFfnAreReadBeforeItBegins) {
   const uint64_t next_ffn = model.OffsetOf(1, 0);
   int64_t left = kNeurons;
   streamed->ForEachRange(
-      *compute_, {0, 0, FfnActivation::kRelu}, [&](int64_t, const FfnNeurons& rows) {
+      *compute_, {0, 0, FfnActivation::kRelu}, RangeRows::kInOrder,
+      [&](int64_t, const FfnNeurons& rows) {
         left -= rows.up.rows;
         if (left > 0) return;
         EXPECT_GT(*std::max_element(watcher_.offsets.begin(), watcher_.offsets.end()), next_ffn);
@@ -169,10 +170,11 @@ TEST_F(OverlapTest, RangesOfTheNextTokenAreReadBeforeItBegins) {
         const StreamedFfn ffn = {layer, 0, FfnActivation::kRelu};
         if (layer + 1 == layers) watcher_.offsets.clear();
         int64_t neurons = 0;
-        streamed->ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
-          ExpectNeurons(rows, model.Resident(ffn), first);
-          neurons += rows.up.rows;
-        });
+        streamed->ForEachRange(*compute_, ffn, RangeRows::kInOrder,
+                               [&](int64_t first, const FfnNeurons& rows) {
+                                 ExpectNeurons(rows, model.Resident(ffn), first);
+                                 neurons += rows.up.rows;
+                               });
         EXPECT_EQ(neurons, kNeurons);
       }
       streamed->EndToken();

@@ -6,15 +6,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "pipeline/bundle_checks.h"
 #include "storage/async/piece_reads.h"
 
 namespace hearth {
 namespace {
 
-// A range is read in pieces, so that a disk with several channels uses them all.
-constexpr uint64_t kReadBytes = uint64_t{1} << 20;
-constexpr int kRangeQueueDepth = 16;
 constexpr int64_t kCheckGrain = 64;
 
 // Of a range, shorter runs that the cache has are read all the same, with what is around them: by
@@ -51,11 +49,11 @@ RangeReader::RangeReader(BundleStore& store)
   // Whole pieces, and the shorter ones between runs that the cache has.
   const auto neurons = static_cast<uint64_t>(store.source().neurons);
   const uint64_t reads =
-      range_neurons * stride / kReadBytes + 1 +
+      range_neurons * stride / StreamPlan::MostReadBytes(stride) + 1 +
       std::min(range_neurons, neurons / static_cast<uint64_t>(ShortestRun(stride) + 1) + 1);
   queue_ = store.file().OpenQueue(
-      {.depth = kRangeQueueDepth,
-       .capacity = std::max<size_t>(reads * buffers_.size(), kRangeQueueDepth)});
+      {.depth = StreamPlan::kRangeQueueDepth,
+       .capacity = std::max<size_t>(reads * buffers_.size(), StreamPlan::kRangeQueueDepth)});
   const std::array slots = {store.SpareSlots()};
   queue_->RegisterBuffers(slots);
   requests_.reserve(reads);
@@ -120,15 +118,21 @@ void RangeReader::ChooseNeurons(Range& range, int64_t end) const {
     slots.push_back(may_be_cached ? store_.CachedSlot(range.ffn, neuron) : kNone);
     missing += slots.back() < 0 ? 1 : 0;
   }
-  const auto shortest = static_cast<size_t>(ShortestRun(store_.source().layout.stride));
+  const uint64_t stride = store_.source().layout.stride;
+  const auto shortest = static_cast<size_t>(ShortestRun(stride));
+  const auto of_pages = static_cast<size_t>(StreamPlan::PiecesOfPages(stride));
   size_t count = slots.size(), used = 0;
   const auto is_cached = [&](size_t i) { return slots[i] >= 0; };
   ForEachRun(slots.size(), is_cached, [&](size_t begin, size_t run_end, bool cached) {
-    const bool is_all = run_end - begin == slots.size();  // then there is nothing to read at all
-    if (cached && (run_end - begin >= shortest || is_all)) return;
-    for (size_t i = begin; i < run_end; ++i, ++used) {
+    if (cached && run_end - begin == slots.size()) return;  // there is nothing to read at all
+    // What is read begins and ends with a page, so of what is cached some neurons are read too.
+    const size_t kept = RoundUp(begin, of_pages), kept_end = run_end / of_pages * of_pages;
+    const bool keeps = cached && kept + shortest <= kept_end;
+    for (size_t i = begin; i < run_end; ++i) {
+      if (keeps && i >= kept && i < kept_end) continue;
       if (used == room) count = std::min(count, i);
       slots[i] = range.spare_slot + static_cast<int32_t>(in_slots_ ? used : i);
+      ++used;
     }
   });
   // Ranges begin with a batch of neurons; it has no more of them than there are spare slots.
@@ -141,9 +145,8 @@ void RangeReader::ChooseNeurons(Range& range, int64_t end) const {
 void RangeReader::SubmitRange(size_t buffer) {
   Range& range = buffers_[buffer];
   const uint64_t offset = store_.FileOffset(range.ffn, range.first);
-  // Pieces of whole bundles keep every read aligned.
   const uint64_t stride = store_.source().layout.stride;
-  const uint64_t piece = std::max<uint64_t>(kReadBytes / stride, 1) * stride;
+  const uint64_t piece = StreamPlan::MostReadBytes(stride);
   requests_.clear();
   ForEachRun(range, [&](size_t begin, size_t end, bool is_cached) {
     if (is_cached) return;
@@ -216,7 +219,7 @@ void RangeReader::Complete(const kernels::KernelTable& table, const Range& range
 void RangeReader::CompleteAll(Compute& compute, const Range& range) {
   damaged_ = -1;
   compute.team().ParallelFor(range.count, kCheckGrain, [&](int64_t begin, int64_t end, int) {
-    Complete(compute.kernels(), range, begin, end, true);
+    Complete(compute.kernels(), range, begin, end, !in_slots_);
   });
   ThrowIfDamaged(range);
 }

@@ -26,23 +26,27 @@
 
 namespace hearth {
 
+// What those who visit ranges of neurons take: rows in order, to which what the cache has is
+// copied, or rows wherever they lie, where the weight type allows it.
+enum class RangeRows : uint8_t { kInOrder, kAnywhere };
+
 // One thread at a time.
 class RangeReader {
  public:
   // Opens a queue. `store` must outlive the reader.
   explicit RangeReader(BundleStore& store);
 
-  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with rows that
+  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with `which` rows, that
   // stay valid during the call. Checks of what was read are verified with all threads. Throws
   // Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then. The cache
   // must not change between two calls without a Stop.
   template <typename Visit>
-  void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
-    ForEach(compute, ffn, false, [&](const Range* range) {
+  void ForEachRange(Compute& compute, const StreamedFfn& ffn, RangeRows which, Visit&& visit) {
+    const bool in_slots = which == RangeRows::kAnywhere && BundleRows(store_).computes_in_slots();
+    ForEach(compute, ffn, in_slots, [&](const Range* range) {
       if (range == nullptr) return visit(int64_t{0}, BundleRows(store_).OfPinned(ffn));
       CompleteAll(compute, *range);
-      visit(range->first,
-            BundleRows(store_).OfBundles(ffn, range->first, range->count, range->bundles));
+      visit(range->first, RowsOf(ffn, *range));
     });
   }
 

@@ -120,7 +120,8 @@ TEST_F(StreamedFfnsTest, DamageFoundInSequentialReadsIsNamed) {
                                    if (arrive != nullptr) (*arrive)(0, rows.up.rows);
                                  });
       } else {
-        streamed.ForEachRange(*compute_, ffn, [](int64_t, const FfnNeurons&) {});
+        streamed.ForEachRange(*compute_, ffn, RangeRows::kInOrder,
+                              [](int64_t, const FfnNeurons&) {});
       }
       ADD_FAILURE() << "damage went unnoticed";
     } catch (const Error& error) {

@@ -90,9 +90,9 @@ class StreamedFfns {
 
   // visit(first_neuron, rows) for the ranges of an FFN, ascending; see RangeReader.
   template <typename Visit>
-  void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+  void ForEachRange(Compute& compute, const StreamedFfn& ffn, RangeRows which, Visit&& visit) {
     decode_.StopAhead();
-    ranges_.ForEachRange(compute, ffn, visit);
+    ranges_.ForEachRange(compute, ffn, which, visit);
   }
   // visit(first_neuron, rows, arrive); see RangeReader.
   template <typename Visit>

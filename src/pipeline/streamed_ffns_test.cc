@@ -127,9 +127,9 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
       // The same with rows that all lie in order.
       next = 0;
       std::fill(out.begin(), out.end(), 99.0f);
-      streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
-        visit(first, rows, nullptr);
-      });
+      streamed.ForEachRange(
+          *compute_, ffn, RangeRows::kInOrder,
+          [&](int64_t first, const FfnNeurons& rows) { visit(first, rows, nullptr); });
       ASSERT_EQ(out, expected) << "trial " << trial << " layer " << layer;
     }
   }
@@ -168,7 +168,8 @@ TEST_F(StreamedFfnsTest, RangesCopyTheLongRunsThatTheCacheHas) {
     streamed.Fill(*compute_, {});
     int64_t neurons = 0;
     streamed.ForEachRange(
-        *compute_, {0, 0, FfnActivation::kRelu}, [&](int64_t first, const FfnNeurons& rows) {
+        *compute_, {0, 0, FfnActivation::kRelu}, RangeRows::kInOrder,
+        [&](int64_t first, const FfnNeurons& rows) {
           EXPECT_EQ(rows.slots, nullptr);
           ExpectNeurons(rows, model.Resident({0, 0, FfnActivation::kRelu}), first);
           neurons += rows.up.rows;
@@ -234,9 +235,9 @@ TEST_F(StreamedFfnsTest, RangesAreRightWhateverTheCacheHas) {
       const FfnNeurons expected = model.Resident(ffn);
       // Both ways, also one where the other has read ahead.
       if (random_() % 2 == 0) {
-        streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
-          ExpectNeurons(rows, expected, first);
-        });
+        streamed.ForEachRange(
+            *compute_, ffn, RangeRows::kInOrder,
+            [&](int64_t first, const FfnNeurons& rows) { ExpectNeurons(rows, expected, first); });
         continue;
       }
       streamed.ForEachArriving(
@@ -265,9 +266,10 @@ TEST_F(StreamedFfnsTest, RangesForgetWhereNeuronsLayBeforeAPageWasTaken) {
   streamed.Fill(*compute_, {});
   const auto pass = [&](int64_t layer) {
     const StreamedFfn ffn = {layer, 0, FfnActivation::kRelu};
-    streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
-      ExpectNeurons(rows, model.Resident(ffn), first);
-    });
+    streamed.ForEachRange(*compute_, ffn, RangeRows::kInOrder,
+                          [&](int64_t first, const FfnNeurons& rows) {
+                            ExpectNeurons(rows, model.Resident(ffn), first);
+                          });
   };
   pass(0);
   EXPECT_EQ(streamed.range_counts().hits, 256) << "all neurons are cached";
