@@ -86,9 +86,10 @@ void AddSequential(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   if (in.plan.matrices) ffn += UnpackSeconds(in, cost.bytes_read);
   cost.time.ffn_ms = 1000 * ffn;
   cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
+  const double share = in.plan.bundles ? in.hardware.ForThreads(in.threads()).range_share.median
+                                       : in.hardware.BusyIoShare(in.threads());
   cost.time.io_ms =
-      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads()),
-                           SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
+      1000 * SecondsBeside(share, SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
   cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/rounding.h"
 #include "planner/cost/read_seconds.h"
+#include "tensor/row_groups.h"
 
 namespace hearth {
 namespace {
@@ -26,8 +28,12 @@ class FfnClock {
         speed_(in.io_core ? in.hardware.ForCores(ComputingCores(in)) : all_speed_),
         gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
     const LayerWeights& w = in.plan.load.weights->main_layer();
-    row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
-    columns_ = static_cast<double>(w.gate_rows.cols);
+    const RowsView& row = w.gate_rows;
+    // What is short of a group of columns takes as long as all of it.
+    const int64_t columns =
+        HasRowGroups(row.dtype) ? RoundUp(row.cols, kRowGroupWeights) : row.cols;
+    columns_ = static_cast<double>(columns);
+    row_bytes_ = static_cast<double>(row.row_bytes()) * columns_ / static_cast<double>(row.cols);
     neurons_ = static_cast<double>(w.gate_rows.rows);
     const double asked = gates_held_ ? in.activity.up : in.activity.gate;
     up_share_ = asked > 0 && w.up_rows.rows > 0 ? in.activity.up / asked : 0;
@@ -192,8 +198,9 @@ class FfnClock {
   const ThreadSpeed all_speed_;  // of all threads
   const ThreadSpeed speed_;      // of those that compute while others read
   const bool gates_held_;
+  // Of a row, as if it filled its groups.
   double row_bytes_ = 0;
-  double columns_ = 0;  // of a row
+  double columns_ = 0;
   double neurons_ = 0;
   double up_share_ = 0, down_share_ = 0;
   uint64_t stride_ = 0;

@@ -349,7 +349,7 @@ TEST_F(PlannerTest, SlowFlashStillLeavesAllThreadsToPrompts) {
   const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
   HardwareProfile hardware = testing::SampleHardware();
   for (IoSpeed& read : hardware.storage.reads) {
-    read.bytes_per_s.median *= 100;  // in order, as prompts read
+    read.bytes_per_s.median *= 1e5;  // in order, as prompts read
     read.batch_seconds.median *= 1e5;
   }
   PlanRequest request = Request(mode, Memory(mode, 45));

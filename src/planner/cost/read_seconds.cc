@@ -6,18 +6,32 @@
 namespace hearth {
 namespace {
 
-// Sequential reads are of this size, a few in flight.
-constexpr uint64_t kSequentialBlock = kBusyBlockBytes;
-constexpr int kSequentialDepth = kBusyQueueDepth;
 // Most of them that pipeline/extents/extent_reader.h has in flight.
 constexpr int kExtentDepth = 32;
 
-// How many sequential reads are in flight.
-int SequentialDepth(const EnginePlan& plan) {
-  if (!plan.matrices) return kSequentialDepth;
-  const uint64_t ahead =
-      static_cast<uint64_t>(plan.extents.read_buffers) * plan.matrices->map().shape().read_bytes;
-  return static_cast<int>(std::clamp<uint64_t>(ahead / kSequentialBlock, 1, kExtentDepth));
+// Reads in order.
+struct Reads {
+  uint64_t bytes = kBusyBlockBytes;  // of each, at most
+  uint64_t ahead = 0;                // bytes that are asked for at once
+  int most = 0;                      // reads in flight
+
+  int depth() const {
+    return static_cast<int>(std::clamp<uint64_t>(ahead / bytes, 1, static_cast<uint64_t>(most)));
+  }
+};
+
+Reads SequentialReads(const EnginePlan& plan) {
+  if (plan.matrices) {
+    return {.ahead = static_cast<uint64_t>(plan.extents.read_buffers) *
+                     plan.matrices->map().shape().read_bytes,
+            .most = kExtentDepth};
+  }
+  if (!plan.bundles) return {.ahead = kBusyBlockBytes * kBusyQueueDepth, .most = kBusyQueueDepth};
+  const StreamShape& shape = plan.bundles->shape;
+  const uint64_t range = static_cast<uint64_t>(plan.neurons.range_neurons) * shape.bundle_bytes;
+  return {.bytes = std::min(range, StreamPlan::MostReadBytes(shape.bundle_bytes)),
+          .ahead = plan.neurons.spare_bytes(shape),
+          .most = StreamPlan::kRangeQueueDepth};
 }
 
 }  // namespace
@@ -27,7 +41,8 @@ double SecondsBeside(double share, double alone, double busy) {
 }
 
 double SequentialSeconds(const CostInputs& in, double bytes) {
-  return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
+  const Reads reads = SequentialReads(in.plan);
+  return Over(bytes, in.hardware.IoBytesPerSecond(reads.bytes, reads.depth()));
 }
 
 double UnpackSeconds(const CostInputs& in, double bytes) {
@@ -36,9 +51,9 @@ double UnpackSeconds(const CostInputs& in, double bytes) {
 }
 
 double SequentialReadCpuSeconds(const CostInputs& in, double bytes) {
-  const double reads = bytes / static_cast<double>(kSequentialBlock);
-  return reads * in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) /
-         in.threads();
+  const Reads reads = SequentialReads(in.plan);
+  return bytes / static_cast<double>(reads.bytes) *
+         in.hardware.IoCpuSecondsPerRead(reads.bytes, reads.depth()) / in.threads();
 }
 
 ReadClock::ReadClock(const HardwareProfile& hardware, uint64_t bytes, uint64_t range_bytes,

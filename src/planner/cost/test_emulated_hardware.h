@@ -41,6 +41,7 @@ inline HardwareProfile ComputesInNoTime(const DeviceProfile& flash) {
       (speed.*rate).median = 1e18;
     }
     speed.section_seconds.median = 1e-18;
+    speed.range_share.median = 1;
   }
   for (CoreSpeed& core : hardware.cores) core.look_up_seconds.median = 1e-18;
   hardware.storage.reads.clear();

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -43,6 +46,20 @@ std::vector<const IoSpeed*> CurveAtDepth(const StorageProfile& storage, int queu
   std::sort(curve.begin(), curve.end(),
             [](const IoSpeed* a, const IoSpeed* b) { return a->block_bytes < b->block_bytes; });
   return curve;
+}
+
+// The measured depths of reads of the whole file that are next to this one, below and above it; the
+// outermost twice where there is none beyond.
+std::pair<int, int> DepthsAround(const StorageProfile& storage, int queue_depth) {
+  std::set<int> depths;
+  for (const IoSpeed& read : storage.reads) {
+    if (read.range_bytes == 0 && read.cpu < 0) depths.insert(read.queue_depth);
+  }
+  if (depths.empty()) return {queue_depth, queue_depth};
+  const auto above = depths.lower_bound(queue_depth);
+  if (above == depths.end()) return {*depths.rbegin(), *depths.rbegin()};
+  if (*above == queue_depth || above == depths.begin()) return {*above, *above};
+  return {*std::prev(above), *above};
 }
 
 // A straight line in the logarithms of both axes through two points of positive numbers.
@@ -100,9 +117,15 @@ const ThreadSpeed& HardwareProfile::ForThreads(int wanted) const {
 
 double HardwareProfile::IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const {
   const double bytes = static_cast<double>(std::max<uint64_t>(block_bytes, 1));
-  return bytes / SecondsOnCurve(CurveAtDepth(storage, queue_depth), bytes, [](const IoSpeed& read) {
-           return static_cast<double>(read.block_bytes) / read.bytes_per_s.median;
-         });
+  const auto rate = [&](int depth) {
+    const auto seconds = [](const IoSpeed& read) {
+      return static_cast<double>(read.block_bytes) / read.bytes_per_s.median;
+    };
+    return bytes / SecondsOnCurve(CurveAtDepth(storage, depth), bytes, seconds);
+  };
+  const auto [low, high] = DepthsAround(storage, queue_depth);
+  if (low == high) return rate(low);
+  return OnLogLine(queue_depth, low, rate(low), high, rate(high));
 }
 
 double HardwareProfile::IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const {

@@ -44,6 +44,9 @@ struct ThreadSpeed {
   Spread busy_io_bytes_per_s;
   // The same of kBusyNeuronDepth reads of kBusyNeuronBytes, as single neurons are read.
   Spread busy_neuron_bytes_per_s;
+  // Of the time that these threads take between ranges that are read in order, the share beside
+  // which storage goes on as if they took none. A disk that reports reads late has less than 1.
+  Spread range_share;
 };
 inline constexpr int64_t kRowColumns = 4096;  // of rows, where nothing else is said
 inline constexpr int64_t kNarrowColumns = 512;
@@ -51,6 +54,8 @@ inline constexpr uint64_t kBusyBlockBytes = uint64_t{1} << 20;
 inline constexpr int kBusyQueueDepth = 8;
 inline constexpr uint64_t kBusyNeuronBytes = 7168;  // a bundle of 4096 columns in Q4_0
 inline constexpr int kBusyNeuronDepth = 32;
+inline constexpr uint64_t kRangeBytes = uint64_t{512} << 10;
+inline constexpr int kRangesInFlight = 3;
 
 // Reads of one size at random places.
 struct IoSpeed {
@@ -106,9 +111,10 @@ struct HardwareProfile {
 
   // The row for so many threads; the nearest measured number where it is not there.
   const ThreadSpeed& ForThreads(int threads) const;
-  // Medians, between the measured sizes interpolated in the logarithms of both, at the measured
-  // depth nearest to `queue_depth`, over the whole file, from any core. Below the smallest size a
-  // read takes as long as one of it; above the largest, bytes cost what they cost there.
+  // Medians over the whole file, from any core, between the measured sizes interpolated in the
+  // logarithms of both; rates between the measured depths likewise, times at the depth nearest to
+  // `queue_depth`. Below the smallest size a read takes as long as one of it; above the largest,
+  // bytes cost what they cost there.
   double IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const;
   double IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const;
   // Of so many reads that are submitted together.

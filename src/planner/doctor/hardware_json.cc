@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 8;
+constexpr int kHardwareVersion = 9;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -65,7 +65,8 @@ Json ThreadsJson(const HardwareProfile& profile) {
                    {"prompt_macs_per_s", HardwareSpreadJson(speed.prompt_macs_per_s)},
                    {"section_seconds", HardwareSpreadJson(speed.section_seconds)},
                    {"busy_io_bytes_per_s", HardwareSpreadJson(speed.busy_io_bytes_per_s)},
-                   {"busy_neuron_bytes_per_s", HardwareSpreadJson(speed.busy_neuron_bytes_per_s)}});
+                   {"busy_neuron_bytes_per_s", HardwareSpreadJson(speed.busy_neuron_bytes_per_s)},
+                   {"range_share", HardwareSpreadJson(speed.range_share)}});
   }
   return out;
 }
@@ -197,6 +198,7 @@ void ReadThreads(JsonObject& document, HardwareProfile& profile) {
     speed.section_seconds = ReadSeconds(fields, "section_seconds");
     speed.busy_io_bytes_per_s = ReadSpeed(fields, "busy_io_bytes_per_s");
     speed.busy_neuron_bytes_per_s = ReadSpeed(fields, "busy_neuron_bytes_per_s");
+    speed.range_share = ReadSpread(fields, "range_share", 0, 1);
     if (!profile.threads.empty() && speed.threads <= profile.threads.back().threads) {
       fields.Fail("threads", "ascending numbers", speed.threads);
     }

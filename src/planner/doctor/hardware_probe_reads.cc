@@ -70,4 +70,36 @@ void ReadsInFlight::CheckNoneFailed() const {
   if (error_ != 0) ThrowReadError(file_, "a block", error_);
 }
 
+RangesInOrder::RangesInOrder(AsyncFile& file, std::span<std::byte> memory, uint64_t range_bytes,
+                             int buffers)
+    : file_(file),
+      memory_(memory),
+      range_bytes_(range_bytes),
+      num_ranges_(std::max<uint64_t>(file.size_bytes() / range_bytes, 1)),
+      has_come_(static_cast<size_t>(buffers)),
+      queue_(file.OpenQueue({.depth = buffers})) {
+  for (int i = 0; i < buffers; ++i) ReadNext();
+}
+
+void RangesInOrder::Take() {
+  std::array<ReadCompletion, 16> done;
+  while (!has_come_[oldest_]) {
+    const size_t count = queue_->Wait(done);
+    for (const ReadCompletion& completion : std::span(done).first(count)) {
+      if (completion.error != 0) ThrowReadError(file_, "a range", completion.error);
+      has_come_[completion.tag] = true;
+    }
+  }
+}
+
+void RangesInOrder::ReadNext() {
+  const ReadRequest request = {.offset = next_++ % num_ranges_ * range_bytes_,
+                               .data = memory_.data() + oldest_ * range_bytes_,
+                               .bytes = static_cast<uint32_t>(range_bytes_),
+                               .tag = oldest_};
+  has_come_[oldest_] = false;
+  static_cast<void>(queue_->Submit({&request, 1}));  // has room for all buffers
+  oldest_ = (oldest_ + 1) % has_come_.size();
+}
+
 }  // namespace hearth

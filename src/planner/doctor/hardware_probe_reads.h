@@ -64,4 +64,28 @@ class ReadsInFlight {
   int error_ = 0;
 };
 
+// Ranges of a file, one after another, as a model's layers are read: into a ring of buffers, each
+// of which is read into again once its range has been used. Whatever is still in flight when it is
+// destroyed is waited for. One thread at a time.
+class RangesInOrder {
+ public:
+  // Begins to read into all buffers. The memory holds them and outlives the object.
+  RangesInOrder(AsyncFile& file, std::span<std::byte> memory, uint64_t range_bytes, int buffers);
+
+  // Waits for the oldest range. Throws Error(kIo) where a read failed.
+  void Take();
+  // Its buffer takes the next range.
+  void ReadNext();
+
+ private:
+  AsyncFile& file_;
+  const std::span<std::byte> memory_;
+  const uint64_t range_bytes_;
+  const uint64_t num_ranges_;  // in the file
+  uint64_t next_ = 0;
+  size_t oldest_ = 0;  // buffer
+  std::vector<char> has_come_;
+  const std::unique_ptr<ReadQueue> queue_;
+};
+
 }  // namespace hearth

@@ -47,6 +47,7 @@ enum Quantity {
   kSection,
   kBusyReads,
   kBusyNeurons,
+  kRangeRing,
   kNumQuantities
 };
 constexpr std::array<const char*, kNumQuantities> kQuantityNames = {"reading memory",
@@ -57,7 +58,8 @@ constexpr std::array<const char*, kNumQuantities> kQuantityNames = {"reading mem
                                                                     "matrix times prompt",
                                                                     "sections",
                                                                     "reads beside memory",
-                                                                    "neurons read beside memory"};
+                                                                    "neurons read beside memory",
+                                                                    "ranges read in order"};
 
 // What is read beside memory: as layers are that are read in order, and as single neurons are.
 constexpr IoSpeed kBusyRead = {.block_bytes = kBusyBlockBytes, .queue_depth = kBusyQueueDepth};
@@ -67,6 +69,8 @@ constexpr uint64_t BytesInFlight(const IoSpeed& kind) {
 }
 // Memory that a thread takes in before it looks at the reads again: some tens of microseconds.
 constexpr size_t kBusyPartBytes = size_t{512} << 10;
+// Between ranges, whose times are as short: some microseconds.
+constexpr size_t kRangePartBytes = size_t{32} << 10;
 
 std::vector<int> ThreadNumbers() {
   const int cpus = AvailableCpus();
@@ -189,7 +193,8 @@ class ThreadProbe final : public HardwareProbe {
         out_(static_cast<size_t>(std::max(tokens_ * operands_.rows(), operands_.hidden()))),
         hashes_(static_cast<size_t>(operands_.neurons())),
         read_memory_(operands_.budget(), "reads",
-                     std::max(BytesInFlight(kBusyRead), BytesInFlight(kBusyNeuron))) {
+                     std::max({BytesInFlight(kBusyRead), BytesInFlight(kBusyNeuron),
+                               kRangesInFlight * kRangeBytes})) {
     for (float& x : x_) x = static_cast<float>(random_.NextUnit() - 0.5);
     for (int32_t i = 0; i < operands_.neurons(); ++i) all_.push_back(i);
     for (const int threads : ThreadNumbers()) rows_.emplace_back(threads);
@@ -229,8 +234,11 @@ class ThreadProbe final : public HardwareProbe {
       case kBusyReads:
         row.busy_io.push_back(BusyReadBytesPerSecond(*row.compute, kBusyRead));
         break;
-      default:
+      case kBusyNeurons:
         row.busy_neurons.push_back(BusyReadBytesPerSecond(*row.compute, kBusyNeuron));
+        break;
+      default:
+        row.range_share.push_back(RangeShare(*row.compute));
     }
   }
 
@@ -241,7 +249,7 @@ class ThreadProbe final : public HardwareProbe {
                                  SpreadOf(row.dot), SpreadOf(row.add), SpreadOf(row.narrow_dot),
                                  SpreadOf(row.narrow_add), SpreadOf(row.check),
                                  SpreadOf(row.prompt), SpreadOf(row.section), SpreadOf(row.busy_io),
-                                 SpreadOf(row.busy_neurons)});
+                                 SpreadOf(row.busy_neurons), SpreadOf(row.range_share)});
     }
   }
 
@@ -251,7 +259,7 @@ class ThreadProbe final : public HardwareProbe {
     std::unique_ptr<Compute> compute;
     // Per round.
     std::vector<double> read, matrix, dot, add, narrow_dot, narrow_add, check, prompt, section,
-        busy_io, busy_neurons;
+        busy_io, busy_neurons, range_share;
   };
 
   const Row& RowOf(int step) const { return rows_[static_cast<size_t>(step / kNumQuantities)]; }
@@ -354,19 +362,11 @@ class ThreadProbe final : public HardwareProbe {
 
   // Of reads from storage, while the team takes memory in as fast as it comes.
   double BusyReadBytesPerSecond(Compute& compute, const IoSpeed& kind) {
-    const std::span<const std::byte> memory = operands_.bytes();
-    const size_t parts = memory.size() / kBusyPartBytes;
     ReadsInFlight reads(file_, kind, {read_memory_.data(), read_memory_.size_bytes()}, random_);
-    std::atomic<size_t> next{0};
     const auto run = [&](double seconds) {
       const Stopwatch watch;
-      compute.team().Run([&](int worker) {
-        while (watch.Seconds() < seconds) {
-          const size_t part = next.fetch_add(1, std::memory_order_relaxed) % parts;
-          compute.kernels().probe_read(memory.data() + part * kBusyPartBytes,
-                                       static_cast<int64_t>(kBusyPartBytes));
-          if (worker == 0) reads.TakeIn(false, true);
-        }
+      TakeInMemory(compute, seconds, kBusyPartBytes, [&](int worker) {
+        if (worker == 0) reads.TakeIn(false, true);
       });
       return watch.Seconds();
     };
@@ -381,6 +381,47 @@ class ThreadProbe final : public HardwareProbe {
     return std::max(arrived, 1.0) * static_cast<double>(kind.block_bytes) / elapsed;
   }
 
+  // Calls part(memory, bytes) on all threads for parts of the operands, in turn, for so long.
+  template <typename Part>
+  void TakeInMemory(Compute& compute, double seconds, size_t part_bytes, const Part& part) {
+    const std::span<const std::byte> memory = operands_.bytes();
+    const size_t parts = memory.size() / part_bytes;
+    const Stopwatch watch;
+    compute.team().Run([&](int worker) {
+      while (watch.Seconds() < seconds) {
+        const size_t at = next_part_.fetch_add(1, std::memory_order_relaxed) % parts;
+        compute.kernels().probe_read(memory.data() + at * part_bytes,
+                                     static_cast<int64_t>(part_bytes));
+        part(worker);
+      }
+    });
+  }
+
+  // See ThreadSpeed::range_share: threads take half as long as a range alone.
+  double RangeShare(Compute& compute) {
+    double computing = 0;
+    const auto seconds_of_range = [&](double between) {
+      RangesInOrder ranges(file_, {read_memory_.data(), read_memory_.size_bytes()}, kRangeBytes,
+                           kRangesInFlight);
+      double count = 0;
+      computing = 0;
+      const Stopwatch watch;
+      do {
+        ranges.Take();
+        const Stopwatch of_part;
+        if (between > 0) TakeInMemory(compute, between, kRangePartBytes, [](int) {});
+        computing += of_part.Seconds();
+        ranges.ReadNext();
+        count += 1;
+      } while (watch.Seconds() < seconds_);
+      computing /= count;
+      return watch.Seconds() / count;
+    };
+    const double alone = seconds_of_range(0);
+    const double both = seconds_of_range(alone / 2);
+    return std::clamp(1 - (both - std::max(alone, computing)) / computing, 0.0, 1.0);
+  }
+
   AsyncFile& file_;
   const double seconds_;
   const int64_t tokens_;
@@ -392,6 +433,7 @@ class ThreadProbe final : public HardwareProbe {
   std::vector<float> out_;
   std::vector<uint32_t> hashes_;
   Buffer read_memory_;
+  std::atomic<size_t> next_part_{0};
   std::vector<int32_t> all_;   // 0, 1, 2, ...
   std::vector<int32_t> list_;  // of the last ListNeurons
   std::vector<Row> rows_;

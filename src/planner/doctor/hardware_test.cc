@@ -91,11 +91,18 @@ TEST(HardwareTest, MeasuredReadsAreWhatWasMeasured) {
   EXPECT_NEAR(profile.IoCpuSecondsPerRead(65536, 1), 3e-6, 1e-12);
 }
 
-TEST(HardwareTest, DepthsAreNearInTheirLogarithm) {
+TEST(HardwareTest, BetweenDepthsRatesLieOnAStraightLineInLogarithms) {
   const HardwareProfile profile = testing::SampleHardware();
-  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 5), 1e5, 1e-3);
-  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 6), 3.2e6, 1);
+  // 32 reads at once are 32 times as fast as one: so every depth is as many times as fast.
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 5), 5e5, 1);
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 31), 3.1e6, 10);
   EXPECT_NEAR(profile.IoBytesPerSecond(4096, 4000), 3.2e6, 1);
+}
+
+TEST(HardwareTest, TimesOfReadsAreThoseOfTheNearestDepthInItsLogarithm) {
+  const HardwareProfile profile = testing::SampleHardware();
+  EXPECT_EQ(profile.IoBatchSeconds(4096, 5), profile.IoBatchSeconds(4096, 1));
+  EXPECT_EQ(profile.IoBatchSeconds(4096, 6), profile.IoBatchSeconds(4096, 32));
 }
 
 TEST(HardwareTest, BetweenSizesLiesAStraightLineInLogarithms) {
@@ -134,8 +141,7 @@ TEST(HardwareTest, BatchesAndRangesAreAsMeasured) {
 
 TEST(HardwareTest, StorageKeepsAShareBesideThreadsThatTakeMemoryIn) {
   HardwareProfile profile = testing::SampleHardware();
-  // Of the sample's depths 32 is nearer to what is read beside them than 1.
-  const double alone = 3.2e6 * 256;
+  const double alone = profile.IoBytesPerSecond(kBusyBlockBytes, kBusyQueueDepth);
   EXPECT_NEAR(profile.BusyIoShare(1), 2e8 / alone, 1e-9);
   EXPECT_NEAR(profile.BusyIoShare(2), 1e8 / alone, 1e-9);
   profile.threads[0].busy_io_bytes_per_s.median = 2 * alone;
@@ -144,7 +150,8 @@ TEST(HardwareTest, StorageKeepsAShareBesideThreadsThatTakeMemoryIn) {
 
 TEST(HardwareTest, FewerThreadsLeaveStorageMoreOnlyWhereTheRoundsTell) {
   HardwareProfile profile = testing::SampleHardware();
-  const double alone = 3.2e6 * 256;
+  for (IoSpeed& read : profile.storage.reads) read.bytes_per_s.median *= 4;
+  const double alone = profile.IoBytesPerSecond(kBusyBlockBytes, kBusyQueueDepth);
   Spread& beside_two = profile.threads[1].busy_io_bytes_per_s;
   beside_two.max = profile.threads[0].busy_io_bytes_per_s.min;
   EXPECT_NEAR(profile.BusyIoShare(1), 1e8 / alone, 1e-9);

@@ -37,7 +37,7 @@ inline HardwareProfile SampleHardware() {
         {threads, SpreadAround(speed), SpreadAround(0.9 * speed), SpreadAround(0.8 * speed),
          SpreadAround(0.7 * speed), SpreadAround(0.8 * speed), SpreadAround(0.7 * speed),
          SpreadAround(0.6 * speed), SpreadAround(20 * speed), SpreadAround(1e-6 * threads),
-         SpreadAround(2e8 / threads), SpreadAround(1e6 / threads)});
+         SpreadAround(2e8 / threads), SpreadAround(1e6 / threads), SpreadAround(0.8)});
   }
   StorageProfile& storage = profile.storage;
   storage = {"/somewhere", uint64_t{1} << 30, "io_uring", "", true, false, 512, {}};
