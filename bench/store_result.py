@@ -112,7 +112,10 @@ def plan_accuracy_rows(document: dict[str, Any], model: str) -> Rows:
         reads = [statistics.median(values) / 2**20 for values in (
             [pair["plan"]["bytes_read_per_token"] for pair in ours],
             [(pair["run"]["io"] or {}).get("bytes_read_per_token", 0) for pair in ours])]
-        rows.append([model, "all" if budget == "all" else f"{int(budget) / 2**30:.2f} GiB",
+        size = "all" if budget == "all" else f"{int(budget) / 2**30:.2f} GiB"
+        if budget != "all" and int(budget) < 2**30:
+            size = f"{int(budget) / 2**20:.0f} MiB"
+        rows.append([model, size,
                      round(statistics.median(pair["plan"]["decode_tok_s"] for pair in ours), 2),
                      round(statistics.median(pair["run"]["tok_s"] for pair in ours), 2),
                      round(statistics.median(errors), 1), {"runs": [round(error) for error in errors]},
