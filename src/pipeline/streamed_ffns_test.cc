@@ -135,6 +135,39 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
   }
 }
 
+TEST_F(StreamedFfnsTest, ATokenInRangesIsTheBitsOfMemory) {
+  int64_t anywhere = 0;
+  for (int trial = 0; trial < 12; ++trial) {
+    const TestBundles model({.layers = 3,
+                             .neurons = 300 + 141 * trial,
+                             .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16,
+                             .kind = KindOfTrial(trial)},
+                            5);
+    StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)),
+                          RandomPlan(model.shape(), trial % 3 == 0), {});
+    streamed.Fill(*compute_, {});
+    const auto spare = reinterpret_cast<uintptr_t>(streamed.store().SpareSlots().data());
+    EXPECT_EQ(spare % StreamPlan::kPageBytes, 0) << "trial " << trial;
+    SparseFfn one(budget_, model.sizes().hidden, model.sizes().neurons);
+    const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+    for (int64_t layer = 0; layer < 3; ++layer) {
+      const StreamedFfn ffn = {layer, 0, FfnActivation::kDRelu};
+      const FfnNeurons resident = model.Resident(ffn);
+      std::vector<float> out(x.size(), 99.0f), expected(x.size());
+      one.Activate(*compute_, resident, x.data(), std::nullopt, true);
+      one.AddDown(*compute_, resident, expected.data());
+      streamed.ForEachRange(*compute_, ffn, RangeRows::kAnywhere,
+                            [&](int64_t first, const FfnNeurons& rows) {
+                              anywhere += rows.slots != nullptr ? 1 : 0;
+                              one.Activate(*compute_, rows, x.data(), std::nullopt, true);
+                              one.AddDown(*compute_, rows, out.data(), first > 0);
+                            });
+      ASSERT_EQ(out, expected) << "trial " << trial << " layer " << layer;
+    }
+  }
+  EXPECT_GT(anywhere, 0);
+}
+
 TEST_F(StreamedFfnsTest, CountsWhatIsPinnedFoundAndRead) {
   const TestBundles model({.layers = 1, .neurons = 256}, 1);
   StreamedFfns streamed(

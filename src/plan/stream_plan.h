@@ -42,10 +42,9 @@ struct StreamPlan {
 
   // Prompts compute this many neurons together (kernels::kRowsOfBatch); ranges must not cut them.
   static constexpr int64_t kRangeGrain = 64;
-  // Ranges are read from whole pages of the file into whole pages of memory, which disks are
-  // faster at than at parts of pages.
+  // Ranges are read into whole pages of memory: direct reads into parts of pages are slower.
   static constexpr uint64_t kPageBytes = 4096;
-  // The fewest pieces of so many bytes that fill whole pages.
+  // The fewest pieces of so many bytes that fill whole pages together.
   static int64_t PiecesOfPages(uint64_t piece_bytes) {
     return static_cast<int64_t>(kPageBytes / std::gcd(piece_bytes, kPageBytes));
   }
@@ -68,8 +67,7 @@ struct StreamPlan {
     return std::min(cache_slots + lent.SlotsLeft(lent_slots(shape), slot_bytes(shape), kv_pages),
                     keys);
   }
-  // The first of the spare slots; between the cache and it, nothing lies in the last slots of a
-  // page.
+  // The first of the spare slots, which begin with a page: some slots before it may hold nothing.
   int64_t first_spare_slot(const StreamShape& shape) const {
     return RoundUp(pinned_slots(shape) + cache_slots + lent_slots(shape),
                    PiecesOfPages(slot_bytes(shape)));

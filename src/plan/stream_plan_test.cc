@@ -33,10 +33,38 @@ TEST(StreamPlanTest, NeverTakesMoreThanItIsGiven) {
                       plan.pinned_neurons == shape.neurons);
           EXPECT_GE(plan.range_buffers, 2);
           EXPECT_GE(plan.cache_slots, 1);
+          EXPECT_EQ(plan.spare_bytes(shape) + plan.first_spare_slot(shape) * plan.slot_bytes(shape),
+                    plan.arena_bytes(shape));
         }
       }
     }
   }
+}
+
+// Whatever somebody's own plan has before them.
+TEST(StreamPlanTest, SpareSlotsBeginWithAPage) {
+  constexpr uint64_t kPage = StreamPlan::kPageBytes;
+  for (const bool holds_gates : {false, true}) {
+    for (int64_t slots = 1; slots < 20; ++slots) {
+      for (const LentPages& lent : {LentPages{}, LentPages{.count = 3, .page_bytes = 5120}}) {
+        const StreamPlan plan = {.holds_gates = holds_gates,
+                                 .cache_slots = slots,
+                                 .lent = lent,
+                                 .range_neurons = 64,
+                                 .range_buffers = 2};
+        const int64_t first = plan.first_spare_slot(kBamboo);
+        const int64_t before = plan.cache_slots + plan.lent_slots(kBamboo);
+        EXPECT_EQ(static_cast<uint64_t>(first) * plan.slot_bytes(kBamboo) % kPage, 0) << slots;
+        EXPECT_GE(first, before);
+        EXPECT_LT(first, before + StreamPlan::PiecesOfPages(plan.slot_bytes(kBamboo)));
+      }
+    }
+  }
+  EXPECT_EQ(StreamPlan::PiecesOfPages(512), 8);
+  EXPECT_EQ(StreamPlan::PiecesOfPages(7168), 4);
+  EXPECT_EQ(StreamPlan::PiecesOfPages(8192), 1);
+  EXPECT_EQ(StreamPlan::MostReadBytes(7168) % kPage, 0);
+  EXPECT_EQ(StreamPlan::MostReadBytes(7168) % 7168, 0);
 }
 
 TEST(StreamPlanTest, ClustersHaveBounds) {

@@ -343,6 +343,23 @@ TEST_F(PlannerTest, PlansOfOthersAreRefusedByName) {
   refused([](ExecutionPlan& p) { p.cache_policy.clear(); }, "cache_policy");
 }
 
+// A disk that reports reads late reads nothing for as long as threads are busy between ranges.
+TEST_F(PlannerTest, ATokenThatIsReadInOrderTakesLongerWhereLittleGoesOnBesideIt) {
+  const auto timed = [&](double share) {
+    HardwareProfile hardware = testing::SampleHardware();
+    for (ThreadSpeed& speed : hardware.threads) speed.range_share.median = share;
+    PlanRequest request = Request(FfnMode::kDense, Memory(FfnMode::kDense, 40));
+    request.cores = {0, 1};
+    const ExecutionPlan plan = MakePlan(request, hardware, nullptr).plan;
+    EXPECT_EQ(plan.io_strategy, "sequential");
+    return plan.time;
+  };
+  const PlannedTime beside = timed(1), between = timed(0);
+  const double busy = beside.attention_ms + beside.predictor_ms + beside.ffn_ms;
+  EXPECT_GT(beside.io_ms, busy) << "bound by reading";
+  EXPECT_NEAR(between.token_ms, beside.io_ms + busy, 0.01 * between.token_ms);
+}
+
 // Where flash bounds decoding, threads still make prompts faster.
 TEST_F(PlannerTest, SlowFlashStillLeavesAllThreadsToPrompts) {
   const FfnMode mode = FfnMode::kPredicted;

@@ -118,6 +118,8 @@ TEST(HardwareJsonTest, ContradictionsAreRefused) {
               AllOf(HasSubstr("cores[0].int8_macs_per_s"), HasSubstr("min <= median <= max")));
   EXPECT_THAT(ComplaintAbout([](json& d) { d["threads"][0]["read_bytes_per_s"]["min"] = 0; }),
               HasSubstr("threads[0].read_bytes_per_s.min"));
+  EXPECT_THAT(ComplaintAbout([](json& d) { d["threads"][0]["range_share"]["max"] = 1.01; }),
+              HasSubstr("threads[0].range_share.max"));
   EXPECT_THAT(ComplaintAbout([](json& d) { d["isa"] = std::string(5000, 'x'); }), HasSubstr("isa"));
   EXPECT_NE(ComplaintAbout([](json& d) { d = json::array(); }), "");
 }

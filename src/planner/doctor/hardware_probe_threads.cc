@@ -69,7 +69,7 @@ constexpr uint64_t BytesInFlight(const IoSpeed& kind) {
 }
 // Memory that a thread takes in before it looks at the reads again: some tens of microseconds.
 constexpr size_t kBusyPartBytes = size_t{512} << 10;
-// Between ranges, whose times are as short: some microseconds.
+// Between ranges a thread looks at the clock after some microseconds: that time is short.
 constexpr size_t kRangePartBytes = size_t{32} << 10;
 
 std::vector<int> ThreadNumbers() {
@@ -381,9 +381,10 @@ class ThreadProbe final : public HardwareProbe {
     return std::max(arrived, 1.0) * static_cast<double>(kind.block_bytes) / elapsed;
   }
 
-  // Calls part(memory, bytes) on all threads for parts of the operands, in turn, for so long.
-  template <typename Part>
-  void TakeInMemory(Compute& compute, double seconds, size_t part_bytes, const Part& part) {
+  // All threads read parts of the operands, in turn, for so long; each calls then(worker) after
+  // each of its parts.
+  template <typename Then>
+  void TakeInMemory(Compute& compute, double seconds, size_t part_bytes, const Then& then) {
     const std::span<const std::byte> memory = operands_.bytes();
     const size_t parts = memory.size() / part_bytes;
     const Stopwatch watch;
@@ -392,12 +393,12 @@ class ThreadProbe final : public HardwareProbe {
         const size_t at = next_part_.fetch_add(1, std::memory_order_relaxed) % parts;
         compute.kernels().probe_read(memory.data() + at * part_bytes,
                                      static_cast<int64_t>(part_bytes));
-        part(worker);
+        then(worker);
       }
     });
   }
 
-  // See ThreadSpeed::range_share: threads take half as long as a range alone.
+  // ThreadSpeed::range_share, where threads take half as long as a range that is read alone.
   double RangeShare(Compute& compute) {
     double computing = 0;
     const auto seconds_of_range = [&](double between) {

@@ -81,6 +81,8 @@ void ExpectAllMeasured(const HardwareProfile& profile) {
           speed.section_seconds}) {
       ExpectMeasured(spread);
     }
+    EXPECT_GE(speed.range_share.min, 0);
+    EXPECT_LE(speed.range_share.max, 1);
   }
   for (const IoSpeed& read : profile.storage.reads) {
     ExpectMeasured(read.bytes_per_s);
