@@ -93,7 +93,8 @@ TEST_F(StreamedFfnsTest, GatesInMemoryChooseTheNeuronsOfEveryActivation) {
   }
 }
 
-TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
+TEST_F(StreamedFfnsTest, PromptsAndTokensInRangesAreTheBitsOfMemory) {
+  int64_t anywhere = 0;
   for (int trial = 0; trial < 12; ++trial) {
     const TestBundles model({.layers = 3,
                              .experts = 1 + trial % 2,
@@ -104,8 +105,11 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
     StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)),
                           RandomPlan(model.shape(), trial % 3 == 0), {});
     streamed.Fill(*compute_, {});
+    const auto spare = reinterpret_cast<uintptr_t>(streamed.store().SpareSlots().data());
+    EXPECT_EQ(spare % StreamPlan::kPageBytes, 0) << "trial " << trial;
     const int64_t tokens = 9 + trial, hidden = model.sizes().hidden;
     SparsePrefill op(budget_, {tokens, hidden, model.sizes().neurons, 3});
+    SparseFfn one(budget_, hidden, model.sizes().neurons);
     MatMulInput input(budget_, tokens, hidden);
     for (int64_t layer = 0; layer < 3; ++layer) {
       const StreamedFfn ffn = {layer, trial % model.sizes().experts, FfnActivation::kDRelu};
@@ -131,31 +135,9 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
           *compute_, ffn, RangeRows::kInOrder,
           [&](int64_t first, const FfnNeurons& rows) { visit(first, rows, nullptr); });
       ASSERT_EQ(out, expected) << "trial " << trial << " layer " << layer;
-    }
-  }
-}
-
-TEST_F(StreamedFfnsTest, ATokenInRangesIsTheBitsOfMemory) {
-  int64_t anywhere = 0;
-  for (int trial = 0; trial < 12; ++trial) {
-    const TestBundles model({.layers = 3,
-                             .neurons = 300 + 141 * trial,
-                             .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16,
-                             .kind = KindOfTrial(trial)},
-                            5);
-    StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)),
-                          RandomPlan(model.shape(), trial % 3 == 0), {});
-    streamed.Fill(*compute_, {});
-    const auto spare = reinterpret_cast<uintptr_t>(streamed.store().SpareSlots().data());
-    EXPECT_EQ(spare % StreamPlan::kPageBytes, 0) << "trial " << trial;
-    SparseFfn one(budget_, model.sizes().hidden, model.sizes().neurons);
-    const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
-    for (int64_t layer = 0; layer < 3; ++layer) {
-      const StreamedFfn ffn = {layer, 0, FfnActivation::kDRelu};
-      const FfnNeurons resident = model.Resident(ffn);
-      std::vector<float> out(x.size(), 99.0f), expected(x.size());
-      one.Activate(*compute_, resident, x.data(), std::nullopt, true);
-      one.AddDown(*compute_, resident, expected.data());
+      // A token by itself, with rows wherever they lie.
+      one.Activate(*compute_, model.Resident(ffn), x.data(), std::nullopt, true);
+      one.AddDown(*compute_, model.Resident(ffn), expected.data());
       streamed.ForEachRange(*compute_, ffn, RangeRows::kAnywhere,
                             [&](int64_t first, const FfnNeurons& rows) {
                               anywhere += rows.slots != nullptr ? 1 : 0;
