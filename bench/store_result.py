@@ -100,6 +100,10 @@ def clients_rows(document: dict[str, Any], _model: str) -> Rows:
             for clients in turns if clients != "1"]
 
 
+def memory_size(number: int) -> str:
+    return f"{number / 2**30:.2f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+
+
 def plan_accuracy_rows(document: dict[str, Any], model: str) -> Rows:
     pairs: dict[str, list[dict[str, Any]]] = {}
     for name, pair in document.items():
@@ -112,10 +116,7 @@ def plan_accuracy_rows(document: dict[str, Any], model: str) -> Rows:
         reads = [statistics.median(values) / 2**20 for values in (
             [pair["plan"]["bytes_read_per_token"] for pair in ours],
             [(pair["run"]["io"] or {}).get("bytes_read_per_token", 0) for pair in ours])]
-        size = "all" if budget == "all" else f"{int(budget) / 2**30:.2f} GiB"
-        if budget != "all" and int(budget) < 2**30:
-            size = f"{int(budget) / 2**20:.0f} MiB"
-        rows.append([model, size,
+        rows.append([model, budget if budget == "all" else memory_size(int(budget)),
                      round(statistics.median(pair["plan"]["decode_tok_s"] for pair in ours), 2),
                      round(statistics.median(pair["run"]["tok_s"] for pair in ours), 2),
                      round(statistics.median(errors), 1), {"runs": [round(error) for error in errors]},

@@ -58,7 +58,8 @@ class KvRing {
   // Reads at once, and bytes of one at most: what the disk does while nobody polls.
   static constexpr int kDepth = 32;
   static constexpr uint64_t kMostRunBytes = uint64_t{1} << 20;
-  // Buffers that wait are filled together up to so many bytes.
+  // Several waiting buffers are filled at the same time if they have at most this many bytes in
+  // total.
   static constexpr uint64_t kTogetherBytes = uint64_t{2} << 20;
 
   // Charges ChargedBytes to `budget` as "kv buffers". `file` must outlive the ring. Throws

@@ -32,9 +32,8 @@ struct FfnNeurons {
   RowsView down;  // [neurons][hidden]: columns of the down matrix
   FfnActivation activation = FfnActivation::kRelu;
   float threshold = 0;  // kFatRelu and kThresholdedSilu only
-  // The row of each neuron in all three views, where rows lie anywhere (of row groups;
-  // SparsePrefill takes them, and SparseFfn where all neurons are computed); null: row i is neuron
-  // i.
+  // Null: row i is neuron i. Otherwise slots[i] is the row of neuron i in all three views, which
+  // SparsePrefill accepts, and SparseFfn when it computes all neurons, for types with row groups.
   const int32_t* slots = nullptr;
 
   bool is_gated() const { return !up.empty(); }

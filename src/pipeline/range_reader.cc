@@ -125,7 +125,7 @@ void RangeReader::ChooseNeurons(Range& range, int64_t end) const {
   const auto is_cached = [&](size_t i) { return slots[i] >= 0; };
   ForEachRun(slots.size(), is_cached, [&](size_t begin, size_t run_end, bool cached) {
     if (cached && run_end - begin == slots.size()) return;  // there is nothing to read at all
-    // What is read fills whole pages, so some neurons beside it are read although they are cached.
+    // Reads fill whole pages, so a few cached neurons at the ends of a run are read too.
     const size_t kept = RoundUp(begin, of_pages), kept_end = run_end / of_pages * of_pages;
     const bool keeps = cached && kept + shortest <= kept_end;
     for (size_t i = begin; i < run_end; ++i) {

@@ -26,8 +26,8 @@
 
 namespace hearth {
 
-// What those who visit ranges of neurons take: rows in order, to which what the cache has is
-// copied, or rows wherever they lie, where the weight type allows it.
+// Which rows a visitor of ranges takes: rows in order, to which cached neurons are copied, or rows
+// wherever they lie, if the weight type allows it.
 enum class RangeRows : uint8_t { kInOrder, kAnywhere };
 
 // One thread at a time.
@@ -36,10 +36,10 @@ class RangeReader {
   // Opens a queue. `store` must outlive the reader.
   explicit RangeReader(BundleStore& store);
 
-  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with `which` rows, that
-  // stay valid during the call. Checks of what was read are verified with all threads. Throws
-  // Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then. The cache
-  // must not change between two calls without a Stop.
+  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with rows as `which`
+  // says, that stay valid during the call. Checks of what was read are verified with all threads.
+  // Throws Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then. The
+  // cache must not change between two calls without a Stop.
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, RangeRows which, Visit&& visit) {
     const bool in_slots = which == RangeRows::kAnywhere && BundleRows(store_).computes_in_slots();

@@ -44,12 +44,12 @@ struct StreamPlan {
   static constexpr int64_t kRangeGrain = 64;
   // Ranges are read into whole pages of memory: direct reads into parts of pages are slower.
   static constexpr uint64_t kPageBytes = 4096;
-  // The fewest pieces of so many bytes that fill whole pages together.
+  // How many pieces of this size it takes, at least, to end on a page boundary.
   static int64_t PiecesOfPages(uint64_t piece_bytes) {
     return static_cast<int64_t>(kPageBytes / std::gcd(piece_bytes, kPageBytes));
   }
-  // The most bytes that one read takes of a range: a range is read in pieces, so that a disk with
-  // several channels uses them all.
+  // The most bytes of one read. Ranges are read in several pieces so that a disk with several
+  // channels uses all of them.
   static uint64_t MostReadBytes(uint64_t bundle_bytes) {
     const uint64_t pages = static_cast<uint64_t>(PiecesOfPages(bundle_bytes)) * bundle_bytes;
     return std::max(kReadBytes / pages, uint64_t{1}) * pages;
@@ -67,7 +67,7 @@ struct StreamPlan {
     return std::min(cache_slots + lent.SlotsLeft(lent_slots(shape), slot_bytes(shape), kv_pages),
                     keys);
   }
-  // The first of the spare slots, which begin with a page: some slots before it may hold nothing.
+  // Spare slots start on a page boundary, so a few slots before the first of them may be unused.
   int64_t first_spare_slot(const StreamShape& shape) const {
     return RoundUp(pinned_slots(shape) + cache_slots + lent_slots(shape),
                    PiecesOfPages(slot_bytes(shape)));

@@ -426,7 +426,7 @@ TEST(HybridStreamedTest, StreamingChangesNoBit) {
     EngineOptions options = {
         .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = mode};
     options.device = placed ? RequestOf(placed) : RequestOf(placed, 24 * kMiB);
-    // What is placed for a streamed model differs from what is placed for others.
+    // A streamed model gets another placement than one in memory.
     if (!placed) options.memory_bytes = SmallestLimit(path, options) + 6 * kMiB;
     const auto less_streamed = Engine::Load(path, options);
     EXPECT_EQ(less_streamed->streamed() != nullptr, !placed);

@@ -138,7 +138,7 @@ std::string ThreadsText(const HardwareProfile& profile) {
   row("section us", &ThreadSpeed::section_seconds, 1e-6, 1);
   row("disk beside it GB/s", &ThreadSpeed::busy_io_bytes_per_s, 1e9, 2);
   row("neurons beside it GB/s", &ThreadSpeed::busy_neuron_bytes_per_s, 1e9, 2);
-  row("beside ranges %", &ThreadSpeed::range_share, 0.01, 0);
+  row("overlap of ranges %", &ThreadSpeed::range_share, 0.01, 0);
   return out;
 }
 

@@ -14,7 +14,7 @@ HWY_INLINE void StoreFirst(FloatVec v, FloatTag d, float* p, int64_t n) {
   hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
 }
 
-// AVX2 masks 32 bits at a time, of whole registers.
+// AVX2's masked loads take 32-bit elements of whole registers.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* p, int64_t n) {
   constexpr size_t kPerWord = sizeof(int32_t) / sizeof(T);

@@ -29,7 +29,7 @@ class FfnClock {
         gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
     const LayerWeights& w = in.plan.load.weights->main_layer();
     const RowsView& row = w.gate_rows;
-    // What is short of a group of columns takes as long as all of it.
+    // A partly filled group of columns takes as long as a full one.
     const int64_t columns =
         HasRowGroups(row.dtype) ? RoundUp(row.cols, kRowGroupWeights) : row.cols;
     columns_ = static_cast<double>(columns);
@@ -198,7 +198,7 @@ class FfnClock {
   const ThreadSpeed all_speed_;  // of all threads
   const ThreadSpeed speed_;      // of those that compute while others read
   const bool gates_held_;
-  // Of a row, as if it filled its groups.
+  // Bytes and columns of a row, rounded up to whole groups.
   double row_bytes_ = 0;
   double columns_ = 0;
   double neurons_ = 0;

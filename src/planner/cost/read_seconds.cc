@@ -9,7 +9,7 @@ namespace {
 // Most of them that pipeline/extents/extent_reader.h has in flight.
 constexpr int kExtentDepth = 32;
 
-// Reads in order.
+// How FFNs are read in order.
 struct Reads {
   uint64_t bytes = kBusyBlockBytes;  // of each, at most
   uint64_t ahead = 0;                // bytes that are asked for at once

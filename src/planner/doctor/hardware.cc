@@ -48,8 +48,8 @@ std::vector<const IoSpeed*> CurveAtDepth(const StorageProfile& storage, int queu
   return curve;
 }
 
-// The measured depths of reads of the whole file that are next to this one, below and above it; the
-// outermost twice where there is none beyond.
+// The measured depths just below and just above this one, of reads of the whole file. Both are the
+// same if this depth was measured or lies outside the measured ones.
 std::pair<int, int> DepthsAround(const StorageProfile& storage, int queue_depth) {
   std::set<int> depths;
   for (const IoSpeed& read : storage.reads) {

@@ -44,8 +44,9 @@ struct ThreadSpeed {
   Spread busy_io_bytes_per_s;
   // The same of kBusyNeuronDepth reads of kBusyNeuronBytes, as single neurons are read.
   Spread busy_neuron_bytes_per_s;
-  // Of the time that these threads take between ranges that are read in order, the share beside
-  // which storage goes on as if they took none. A disk that reports reads late has less than 1.
+  // Ranges of a file are read in order, and the threads work between one range and the next. This
+  // is the share of that work that does not delay the reads. It is below 1 on a disk that reports
+  // finished reads late.
   Spread range_share;
 };
 inline constexpr int64_t kRowColumns = 4096;  // of rows, where nothing else is said
@@ -111,10 +112,10 @@ struct HardwareProfile {
 
   // The row for so many threads; the nearest measured number where it is not there.
   const ThreadSpeed& ForThreads(int threads) const;
-  // Medians over the whole file, from any core, between the measured sizes interpolated in the
-  // logarithms of both; rates between the measured depths likewise, times at the depth nearest to
-  // `queue_depth`. Below the smallest size a read takes as long as one of it; above the largest,
-  // bytes cost what they cost there.
+  // Medians for reads of the whole file from any core. Sizes between two measured ones are
+  // interpolated on logarithmic axes. Depths are too for rates; times are those of the nearest
+  // measured depth. A read below the smallest measured size takes as long as one of that size;
+  // above the largest, time grows in proportion to bytes.
   double IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const;
   double IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const;
   // Of so many reads that are submitted together.

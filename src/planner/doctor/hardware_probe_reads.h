@@ -64,17 +64,16 @@ class ReadsInFlight {
   int error_ = 0;
 };
 
-// Ranges of a file, one after another, as a model's layers are read: into a ring of buffers, each
-// of which is read into again once its range has been used. Whatever is still in flight when it is
-// destroyed is waited for. One thread at a time.
+// Reads ranges of a file one after another into a ring of buffers, as a model's layers are read.
+// The destructor waits for the reads in flight. One thread at a time.
 class RangesInOrder {
  public:
-  // Begins to read into all buffers. The memory holds them and outlives the object.
+  // Begins to read into all buffers, which lie in `memory`. It must outlive the object.
   RangesInOrder(AsyncFile& file, std::span<std::byte> memory, uint64_t range_bytes, int buffers);
 
   // Waits for the oldest range. Throws Error(kIo) where a read failed.
   void Take();
-  // Its buffer takes the next range.
+  // Reads the next range into the oldest buffer, whose contents are no longer needed.
   void ReadNext();
 
  private:

@@ -69,7 +69,7 @@ constexpr uint64_t BytesInFlight(const IoSpeed& kind) {
 }
 // Memory that a thread takes in before it looks at the reads again: some tens of microseconds.
 constexpr size_t kBusyPartBytes = size_t{512} << 10;
-// Between ranges a thread looks at the clock after some microseconds: that time is short.
+// The work between two ranges is short, so threads look at the clock every few microseconds.
 constexpr size_t kRangePartBytes = size_t{32} << 10;
 
 std::vector<int> ThreadNumbers() {
@@ -381,8 +381,8 @@ class ThreadProbe final : public HardwareProbe {
     return std::max(arrived, 1.0) * static_cast<double>(kind.block_bytes) / elapsed;
   }
 
-  // All threads read parts of the operands, in turn, for so long; each calls then(worker) after
-  // each of its parts.
+  // All threads read the operands, part by part, for `seconds`, and call then(worker) after each
+  // part.
   template <typename Then>
   void TakeInMemory(Compute& compute, double seconds, size_t part_bytes, const Then& then) {
     const std::span<const std::byte> memory = operands_.bytes();
@@ -398,7 +398,7 @@ class ThreadProbe final : public HardwareProbe {
     });
   }
 
-  // ThreadSpeed::range_share, where threads take half as long as a range that is read alone.
+  // Measures ThreadSpeed::range_share with work that takes half as long as a range alone.
   double RangeShare(Compute& compute) {
     double computing = 0;
     const auto seconds_of_range = [&](double between) {
