@@ -120,16 +120,26 @@ void DeviceAttention::Rotate(const DeviceAttentionLayer& layer) {
 }
 
 void DeviceAttention::Run(const DeviceAttentionLayer& layer, FloatView x,
-                          const DeviceAttentionOut& to) {
-  if (x.rows != rows_ || x.cols != shape_.hidden || layer.scores.heads > shape_.heads) {
+                          const DeviceAttentionOut& to, FloatView out) {
+  if (x.rows != rows_ || x.cols != shape_.hidden) {
     throw Error(ErrorCode::kInternal, "DeviceAttention", "rows that are not of the pass");
   }
   DeviceCommands& commands = matrices_.commands();
   commands.AddTokens(rows_);
   commands.UploadRows(x, *x_);
-  matrices_.Launch(layer.q, *x_, rows_, *q_);
-  matrices_.Launch(layer.k, *x_, rows_, *k_);
-  matrices_.Launch(layer.v, *x_, rows_, *v_);
+  commands.DownloadRows(RunThere(layer, *x_, to), out);
+  commands.Send();
+}
+
+DeviceBuffer& DeviceAttention::RunThere(const DeviceAttentionLayer& layer, DeviceBuffer& x,
+                                        const DeviceAttentionOut& to) {
+  if (layer.scores.heads > shape_.heads) {
+    throw Error(ErrorCode::kInternal, "DeviceAttention", "more heads than there is room for");
+  }
+  DeviceCommands& commands = matrices_.commands();
+  matrices_.Launch(layer.q, x, rows_, *q_);
+  matrices_.Launch(layer.k, x, rows_, *k_);
+  matrices_.Launch(layer.v, x, rows_, *v_);
   Norm(layer.q_norm, layer.norm_epsilon, *q_, layer.q.matrix.rows);
   Norm(layer.k_norm, layer.norm_epsilon, *k_, layer.k.matrix.rows);
   Rotate(layer);
@@ -149,9 +159,8 @@ void DeviceAttention::Run(const DeviceAttentionLayer& layer, FloatView x,
     to.on_attended();
   }
   matrices_.Launch(layer.output, *attended_, rows_, *out_);
-  commands.DownloadRows(*out_, to.out);
-  commands.Send();
   tokens_attended_ += rows_;
+  return *out_;
 }
 
 }  // namespace hearth::accel

@@ -66,7 +66,6 @@ struct DeviceAttentionRows {
 // Where results go, in memory of the caller, a row per token.
 struct DeviceAttentionOut {
   FloatView keys, values;  // rotated keys
-  FloatView out;
   // Called when `attended`, what the output matrix multiplies, is there; null: nobody wants it.
   FloatView attended;
   std::function<void()> on_attended;
@@ -100,8 +99,17 @@ class DeviceAttention {
   void SetAngles(int64_t table, FloatView cosines, FloatView sines);
 
   // Sends x, a row per row of the pass, and what is to be made of it; all is there after the next
-  // Wait of the matrices. Waits itself where the caller wants `attended`.
-  void Run(const DeviceAttentionLayer& layer, FloatView x, const DeviceAttentionOut& to);
+  // Wait of the matrices, and what attention makes in `out`. Waits itself where the caller wants
+  // `attended`.
+  void Run(const DeviceAttentionLayer& layer, FloatView x, const DeviceAttentionOut& to,
+           FloatView out);
+  // The same of rows that are on the device: in states(), or of the caller. Returns where on the
+  // device its result is, until the next layer. Commands are sent together with those that follow.
+  DeviceBuffer& RunThere(const DeviceAttentionLayer& layer, DeviceBuffer& x,
+                         const DeviceAttentionOut& to);
+  // Room for [max_tokens][hidden], which Run uses too.
+  DeviceBuffer& states() { return *x_; }
+  int64_t rows() const { return rows_; }  // of the pass
 
   const DeviceAttentionShape& shape() const { return shape_; }
   // Tokens times layers so far.

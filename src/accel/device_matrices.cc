@@ -154,15 +154,25 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
   if (count < 1 || count > tokens_of_sum_ || tokens.size() != weights.size()) {
     throw Error(ErrorCode::kInternal, "DeviceMatrices", "tokens that are not of the sum");
   }
-  const bool is_gated = !ffn.gate.empty();
-  const int64_t numbers = count * ffn.up.matrix.rows;
   DeviceQueue& queue = commands_.queue();
   queue.Upload(std::as_bytes(tokens), *rows_);
   queue.Upload(std::as_bytes(weights), *row_weights_);
   const VectorKernels::RowList list = {rows_.get(), count};
   vectors_.GatherRows(queue, *x_, list, shape_.hidden, *gathered_);
-  Launch(is_gated ? ffn.gate : ffn.up, *gathered_, count, *gate_);
-  if (is_gated) Launch(ffn.up, *gathered_, count, *up_);
+  DeviceBuffer& made = RunFfn(ffn, *gathered_, count, watcher);
+  vectors_.ScatterAddRows(queue, made, list, *row_weights_, shape_.hidden, *sum_);
+}
+
+DeviceBuffer& DeviceMatrices::RunFfn(const DeviceFfn& ffn, DeviceBuffer& x, int64_t tokens,
+                                     const DeviceFfnWatcher* watcher) {
+  if (tokens < 1 || tokens > shape_.max_tokens || ffn.down.matrix.rows != shape_.hidden) {
+    throw Error(ErrorCode::kInternal, "DeviceMatrices", "an FFN that there is no room for");
+  }
+  const bool is_gated = !ffn.gate.empty();
+  const int64_t numbers = tokens * ffn.up.matrix.rows;
+  DeviceQueue& queue = commands_.queue();
+  Launch(is_gated ? ffn.gate : ffn.up, x, tokens, *gate_);
+  if (is_gated) Launch(ffn.up, x, tokens, *up_);
   if (watcher != nullptr) {
     commands_.DownloadRows(*gate_, watcher->gate);
     if (is_gated) commands_.DownloadRows(*up_, watcher->up);
@@ -181,8 +191,8 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
     commands_.Wait();
     watcher->on_factors();
   }
-  Launch(ffn.down, *gate_, count, *out_);
-  vectors_.ScatterAddRows(queue, *out_, list, *row_weights_, shape_.hidden, *sum_);
+  Launch(ffn.down, *gate_, tokens, *out_);
+  return *out_;
 }
 
 void DeviceMatrices::EndSum(FloatView out) {

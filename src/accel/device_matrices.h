@@ -107,6 +107,14 @@ class DeviceMatrices {
   void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out,
               std::optional<MatmulWay> way = {});
 
+  // Computes an FFN of `tokens` rows of x, at most max_tokens, and returns where its result is:
+  // there until the next product. x is states() or the caller's. Commands are sent together with
+  // those that follow. Waits where `watcher` is given.
+  DeviceBuffer& RunFfn(const DeviceFfn& ffn, DeviceBuffer& x, int64_t tokens,
+                       const DeviceFfnWatcher* watcher = nullptr);
+  // Room for [max_tokens][hidden], which Multiply and BeginSum use too.
+  DeviceBuffer& states() { return *x_; }
+
   // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
   void BeginSum(FloatView x);
   // sum[tokens[i]] += weights[i] * ffn(x[tokens[i]]); tokens ascend. Waits where `watcher` is

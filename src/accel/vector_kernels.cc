@@ -22,6 +22,7 @@ LaunchSize ItemPerNumber(int64_t count) { return {{RoundedUp(count, kGroup), 1},
 
 VectorKernels::VectorKernels(Device& device)
     : rms_norm_(device.MakeKernel(kVectors, "rms_norm")),
+      layer_norm_(device.MakeKernel(kVectors, "layer_norm")),
       softmax_(device.MakeKernel(kVectors, "softmax")),
       rope_(device.MakeKernel(kVectors, "rope")),
       activate_(device.MakeKernel(kVectors, "activate")),
@@ -39,6 +40,18 @@ void VectorKernels::RmsNorm(DeviceQueue& queue, const Rows& rows, DeviceBuffer& 
   CheckRoom(out, {rows.rows, rows.columns});
   const KernelArgument arguments[] = {rows.x, &weight, ToInt(rows.columns), eps, &out};
   queue.Launch(*rms_norm_, GroupPerRow(rows.rows), arguments);
+}
+
+void VectorKernels::Normalize(DeviceQueue& queue, const Rows& rows, const Norm& norm,
+                              DeviceBuffer& out) {
+  if (norm.bias == nullptr) return RmsNorm(queue, rows, *norm.weight, norm.epsilon, out);
+  CheckRoom(*rows.x, {rows.rows, rows.columns});
+  CheckRoom(*norm.weight, {1, rows.columns});
+  CheckRoom(*norm.bias, {1, rows.columns});
+  CheckRoom(out, {rows.rows, rows.columns});
+  const KernelArgument arguments[] = {rows.x,       norm.weight, norm.bias, ToInt(rows.columns),
+                                      norm.epsilon, &out};
+  queue.Launch(*layer_norm_, GroupPerRow(rows.rows), arguments);
 }
 
 void VectorKernels::Softmax(DeviceQueue& queue, const Rows& rows) {
@@ -115,10 +128,11 @@ void VectorKernels::AddToRows(DeviceQueue& queue, DeviceBuffer& row, int64_t beg
   queue.Launch(*add_to_rows_, ItemPerColumn(x.rows, x.columns), arguments);
 }
 
-void VectorKernels::Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out) {
+void VectorKernels::Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out,
+                        float scale) {
   CheckRoom(a, {1, count});
   CheckRoom(out, {1, count});
-  const KernelArgument arguments[] = {&a, count, &out};
+  const KernelArgument arguments[] = {&a, scale, count, &out};
   queue.Launch(*add_, ItemPerNumber(count), arguments);
 }
 

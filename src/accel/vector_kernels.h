@@ -25,6 +25,14 @@ class VectorKernels {
   // out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x.
   void RmsNorm(DeviceQueue& queue, const Rows& rows, DeviceBuffer& weight, float eps,
                DeviceBuffer& out);
+  // A norm before or after a block: out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
+  // where there is a bias, and else as RmsNorm.
+  struct Norm {
+    DeviceBuffer* weight = nullptr;
+    DeviceBuffer* bias = nullptr;
+    float epsilon = 0;
+  };
+  void Normalize(DeviceQueue& queue, const Rows& rows, const Norm& norm, DeviceBuffer& out);
   // Row by row, in place. Entries of -inf become 0; each row has a finite one.
   void Softmax(DeviceQueue& queue, const Rows& rows);
 
@@ -72,11 +80,12 @@ class VectorKernels {
   // x[i] += row, which begins at number `begin` of its buffer.
   void AddToRows(DeviceQueue& queue, DeviceBuffer& row, int64_t begin, const Rows& x);
 
-  // out += a, of `count` numbers each.
-  void Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out);
+  // out += scale * a, of `count` numbers each.
+  void Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out, float scale = 1);
 
  private:
-  const std::unique_ptr<DeviceKernel> rms_norm_, softmax_, rope_, activate_, activate_alone_, add_;
+  const std::unique_ptr<DeviceKernel> rms_norm_, layer_norm_, softmax_, rope_;
+  const std::unique_ptr<DeviceKernel> activate_, activate_alone_, add_;
   const std::unique_ptr<DeviceKernel> gather_rows_, scatter_add_rows_, add_to_rows_, clear_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "accel/test_device.h"
 #include "base/error.h"
@@ -42,6 +43,43 @@ TEST(VectorKernels, NormAsTheOracle) {
     kernels.RmsNorm(bench.queue(), {&device_x, kRows, columns}, bench.Put(weight), 1e-5f, device_x);
     for (size_t r = 0; r < kRows; ++r) {
       kScalarKernels.rms_norm(&x[r * k], weight.data(), columns, 1e-5f, &x[r * k]);
+    }
+    ExpectNear(bench.Floats(device_x, x.size()), x, static_cast<double>(columns) + 16);
+  }
+}
+
+TEST(VectorKernels, NormWithABiasAsTheFormula) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  VectorKernels kernels(bench.device());
+  for (const int64_t columns : {1, 63, 65, 200}) {
+    constexpr int64_t kRows = 3;
+    const auto k = static_cast<size_t>(columns);
+    std::vector<float> x = RandomFloats(kRows * k, 1);
+    for (float& value : x) value += 3;  // the mean counts
+    const std::vector<float> weight = RandomFloats(k, 2), bias = RandomFloats(k, 3);
+    DeviceBuffer& device_x = bench.Put(x);
+    DeviceBuffer& out = bench.Room(x.size());
+    kernels.Normalize(bench.queue(), {&device_x, kRows, columns},
+                      {&bench.Put(weight), &bench.Put(bias), 1e-2f}, out);
+    std::vector<float> expected(x.size());
+    for (size_t r = 0; r < kRows; ++r) {
+      const std::span<const float> row(&x[r * k], k);
+      const double mean = std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(k);
+      double squares = 0;
+      for (const double value : row) squares += (value - mean) * (value - mean);
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(k) + 1e-2);
+      for (size_t i = 0; i < k; ++i) {
+        expected[r * k + i] = static_cast<float>((row[i] - mean) * scale * weight[i] + bias[i]);
+      }
+    }
+    // Numbers near the mean keep few digits.
+    ExpectNear(bench.Floats(out, x.size()), expected, 64, 1e-5);
+    // Without a bias it is an RMS norm.
+    kernels.Normalize(bench.queue(), {&device_x, kRows, columns},
+                      {&bench.Put(weight), nullptr, 1e-2f}, device_x);
+    for (size_t r = 0; r < kRows; ++r) {
+      kScalarKernels.rms_norm(&x[r * k], weight.data(), columns, 1e-2f, &x[r * k]);
     }
     ExpectNear(bench.Floats(device_x, x.size()), x, static_cast<double>(columns) + 16);
   }
@@ -162,6 +200,9 @@ TEST(VectorKernels, ActivateAndAddAsTheOracle) {
     kernels.Add(bench.queue(), bench.Put(up), n, out);
     kScalarKernels.add(up.data(), n, sum.data());
     EXPECT_EQ(bench.Floats(out, count), sum);
+    kernels.Add(bench.queue(), bench.Put(up), n, out, -0.25f);
+    for (size_t i = 0; i < count; ++i) sum[i] -= 0.25f * up[i];
+    ExpectNear(bench.Floats(out, count), sum, 4, 1e-6);
   }
 }
 

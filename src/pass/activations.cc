@@ -13,7 +13,8 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
       ffn_of_neurons(limits.ffn_of_neurons),
       tokens_together(limits.tokens_together),
       device_neurons(limits.device_neurons),
-      sums_on_device(limits.sums_on_device) {
+      sums_on_device(limits.sums_on_device),
+      layers_on_device(limits.layers_on_device) {
   for (const RopeSpec& rope : RopesOf(spec)) {
     ++ropes;
     rope_pairs = std::max(rope_pairs, rope.dims / 2);
@@ -50,6 +51,10 @@ void Activations::Lay(const PassWidths& widths, ScratchLayout& layout) {
   q = layout.Take(tokens, widths.q);
   k = layout.Take(tokens, widths.kv);
   v = layout.Take(tokens, widths.kv);
+  if (widths.layers_on_device) {
+    other_k = layout.Take(tokens, widths.kv);
+    other_v = layout.Take(tokens, widths.kv);
+  }
   attended = layout.Take(tokens, widths.q);
   if (!widths.ffn_of_neurons) {
     gate = layout.Take(tokens, widths.ffn);
@@ -78,6 +83,10 @@ Activations Activations::FirstRows(int64_t rows) const {
     *view = view->Rows(0, rows);
   }
   if (attention_out.data != nullptr) cut.attention_out = attention_out.Rows(0, rows);
+  if (other_k.data != nullptr) {
+    cut.other_k = other_k.Rows(0, rows);
+    cut.other_v = other_v.Rows(0, rows);
+  }
   if (router.data != nullptr) cut.router = router.Rows(0, rows);
   if (shared_out.data != nullptr) {
     for (FloatView* view : {&cut.shared_gate, &cut.shared_up, &cut.shared_out}) {

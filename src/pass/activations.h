@@ -33,7 +33,8 @@ struct PassWidths {
   // Of FFNs that have a part on a device: by layer, so many neurons; and the most of any layer
   // there and on the processor.
   std::vector<int64_t> device_neurons;
-  bool sums_on_device = false;  // PassLimits has it
+  bool sums_on_device = false;  // PassLimits has these two
+  bool layers_on_device = false;
   int64_t most_on_device = 0;
   int64_t most_beside_device = 0;
 
@@ -50,6 +51,7 @@ struct Activations {
 
   // Attention.
   FloatView q, k, v;
+  FloatView other_k, other_v;  // of every other layer, where layers stay on a device
   FloatView attended;
   FloatView cos,
       sin;  // of the positions: max_tokens rows of each rotary embedding, a column per pair

@@ -70,7 +70,7 @@ void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations&
   NormBefore(context_, layer, {w.attn_norm, w.attn_norm_bias}, a);
   if (context_.device_kv.Has(layer)) {
     RunOnDevice(layer, a);
-    Store(layer, rows, a);
+    Store(layer, rows, a.k, a.v);
   } else {
     RunHere(layer, rows, a);
   }
@@ -90,7 +90,7 @@ void AttentionBlock::RunHere(int64_t layer, const PassRows& rows, const Activati
   const UnitMatrices on_device = OnDevice(layer);
   Project(layer, on_device, a);
   Rotate(layer, rows, a);
-  Store(layer, rows, a);
+  Store(layer, rows, a.k, a.v);
   Attend(layer, rows, a);
   context_.input.Set(a.attended);
   context_.seam.Saw(layer, MatrixInput::kAttentionOutput, a.attended);
@@ -177,12 +177,13 @@ void AttentionBlock::Rotate(int64_t layer, const PassRows& rows, const Activatio
   context_.seam.After(PassOp::kRope);
 }
 
-void AttentionBlock::Store(int64_t layer, const PassRows& rows, const Activations& a) const {
+void AttentionBlock::Store(int64_t layer, const PassRows& rows, FloatView keys,
+                           FloatView values) const {
   const kernels::KvEncoders& encoders = context_.compute.kv_encoders();
   context_.compute.team().ParallelFor(rows.count(), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       const auto row = static_cast<size_t>(r);
-      rows.sequences[row]->Store(layer, rows.positions[row], a.k.row(r), a.v.row(r), encoders);
+      rows.sequences[row]->Store(layer, rows.positions[row], keys.row(r), values.row(r), encoders);
     }
   });
   context_.seam.After(PassOp::kKvStore);

@@ -23,6 +23,9 @@ class AttentionBlock {
   // go into the caches of the rows.
   void Run(int64_t layer, const PassRows& rows, const Activations& a) const;
 
+  // Puts rotated keys and values of a layer into the caches of the rows.
+  void Store(int64_t layer, const PassRows& rows, FloatView keys, FloatView values) const;
+
  private:
   void RunOnDevice(int64_t layer, const Activations& a) const;
   void RunHere(int64_t layer, const PassRows& rows, const Activations& a) const;
@@ -30,7 +33,6 @@ class AttentionBlock {
   void Project(int64_t layer, const UnitMatrices& on_device, const Activations& a) const;
   void NormQueriesAndKeys(const LayerSpec& spec, const LayerWeights& w, const Activations& a) const;
   void Rotate(int64_t layer, const PassRows& rows, const Activations& a) const;
-  void Store(int64_t layer, const PassRows& rows, const Activations& a) const;
   void Attend(int64_t layer, const PassRows& rows, const Activations& a) const;
 
   const WeightView& FactorsOf(const RopeSpec& rope, int64_t max_context) const;

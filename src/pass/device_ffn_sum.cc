@@ -21,6 +21,21 @@ FloatView Packed(const FloatView& room, int64_t rows, int64_t cols) {
 
 }  // namespace
 
+accel::DeviceFfnWatcher WatchFfn(PassObserver& observer, const SeenFfn& seen) {
+  const auto [layer, expert, tokens, ffn, gate_room, up_room] = seen;
+  const FloatView gate = Packed(gate_room, std::ssize(tokens), ffn.intermediate_size);
+  const FloatView up = Packed(up_room, std::ssize(tokens), ffn.intermediate_size);
+  const FloatView factors_of_two = ffn.kind == FfnKind::kGated ? up : gate;
+  return {.gate = gate,
+          .up = up,
+          .on_gate_up =
+              [&observer, layer = layer, expert = expert, tokens = tokens, gate, factors_of_two] {
+                observer.OnFfnGateUp(layer, expert, tokens, gate, factors_of_two);
+              },
+          .on_factors = [&observer, layer = layer, expert = expert, tokens = tokens,
+                         gate] { observer.OnFfnActivation(layer, expert, tokens, gate); }};
+}
+
 DeviceFfnSum::DeviceFfnSum(const PassContext& context, const PassWidths& widths, Budget& budget)
     : context_(context), memory_(budget, "activations", SumBytes(widths)) {
   if (!widths.sums_on_device) return;
@@ -119,13 +134,8 @@ void DeviceFfnSum::AddExpert(int64_t expert, std::span<const int64_t> tokens,
     GatherRows(a.normed, tokens, input);
   }
   observer->OnFfnInput(layer_, expert, tokens, pass_.residual, input);
-  accel::DeviceFfnWatcher watcher = {.gate = Packed(a.gate, count, ffn.intermediate_size),
-                                     .up = Packed(a.up, count, ffn.intermediate_size)};
-  watcher.on_gate_up = [&] {
-    observer->OnFfnGateUp(layer_, expert, tokens, watcher.gate,
-                          ffn.kind == FfnKind::kGated ? watcher.up : watcher.gate);
-  };
-  watcher.on_factors = [&] { observer->OnFfnActivation(layer_, expert, tokens, watcher.gate); };
+  const accel::DeviceFfnWatcher watcher =
+      WatchFfn(*observer, {layer_, expert, tokens, ffn, a.gate, a.up});
   AddFfn(unit, Listed(tokens), weights, &watcher);
 }
 

@@ -16,6 +16,17 @@
 
 namespace hearth {
 
+// An FFN on a device, of rows `tokens` of a pass; gate and up are room for what it computes.
+struct SeenFfn {
+  int64_t layer = 0;
+  int64_t expert = 0;
+  std::span<const int64_t> tokens;
+  const FfnSpec& ffn;
+  FloatView gate, up;
+};
+// Shows `observer` what it does; `observer` and `tokens` must live as long.
+accel::DeviceFfnWatcher WatchFfn(PassObserver& observer, const SeenFfn& seen);
+
 // One thread at a time. For each layer: Launch, then Merge, or Abandon after an error.
 class DeviceFfnSum {
  public:

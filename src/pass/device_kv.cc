@@ -85,7 +85,7 @@ void DeviceKv::SetAngles(int64_t table, FloatView cosines, FloatView sines) {
 }
 
 void DeviceKv::Run(int64_t layer, const Activations& a, const PassSeam& seam) {
-  accel::DeviceAttentionOut to = {.keys = a.k, .values = a.v, .out = a.block_out};
+  accel::DeviceAttentionOut to = {.keys = a.k, .values = a.v};
   if (seam.is_watched()) {
     to.attended = a.attended;
     to.on_attended = [&] { seam.Saw(layer, MatrixInput::kAttentionOutput, a.attended); };
@@ -94,7 +94,7 @@ void DeviceKv::Run(int64_t layer, const Activations& a, const PassSeam& seam) {
   accel::DeviceMatrices& matrices = *device_->matrices;
   matrices.SetLayer(layer);
   try {
-    device_->attention->Run(device_->attention_layers[number], a.normed, to);
+    device_->attention->Run(device_->attention_layers[number], a.normed, to, a.block_out);
     matrices.Wait();
   } catch (...) {
     matrices.Abandon();

@@ -64,6 +64,13 @@ void FfnBlock::RunDense(int64_t layer, const Activations& a) {
   executor_.EndLayer();
 }
 
+void FfnBlock::PassBy(int64_t layer) {
+  if (context_.is_uploading) return;  // nothing is wanted of the executor
+  int32_t only = 0;
+  executor_.BeginLayer(layer, {&only, 1}, false);
+  executor_.EndLayer();
+}
+
 void FfnBlock::Route(int64_t layer, const Activations& a) {
   const FfnSpec& ffn = context_.layer(layer).ffn;
   const LayerWeights& w = context_.layer_weights(layer);

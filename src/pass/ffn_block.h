@@ -28,6 +28,8 @@ class FfnBlock {
   // block_out = ffn(norm(hidden)). Throws what the executor does, and Error(kIo) where a device is
   // lost.
   void Run(int64_t layer, const Activations& a);
+  // A dense layer is computed elsewhere: tells the executor that it comes and goes.
+  void PassBy(int64_t layer);
 
  private:
   void RunDense(int64_t layer, const Activations& a);

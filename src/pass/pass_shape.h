@@ -62,6 +62,8 @@ struct PassLimits {
   std::vector<int64_t> device_neurons;
   // Whether FFNs of a model that is not packed are on a device.
   bool sums_on_device = false;
+  // Whether layers of such a model are there as a whole.
+  bool layers_on_device = false;
   // The largest WidestRanks of adapters that sequences may have; 0: they have none.
   int64_t adapter_ranks = 0;
 };

@@ -44,7 +44,8 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
                      }),
       attention_(context_, limits.max_context),
       executor_(MakeFfnExecutor(context_, widths_, budget, activations_, streamed)),
-      ffn_(context_, widths_, budget, *executor_) {
+      ffn_(context_, widths_, budget, *executor_),
+      whole_(context_, attention_) {
   seam_.Tell([this](PassOp op) {
     executor_->AfterOp(op);
     spilled_.Poll();
@@ -95,11 +96,13 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
     BeginUploads(pass);
     executor_->Begin(pass);
     ffn_.Begin(pass);
+    whole_.Begin(pass);
     RunLayers(a);
     executor_->End();
     device_kv_.End();
     EndUploads();
   } catch (...) {
+    whole_.Abandon();
     EndUploads();
     // Only reading can fail from here on, or nobody wants the result.
     RemoveRows(shape);
@@ -141,6 +144,12 @@ void TransformerPass::RunLayers(const Activations& a) {
   seam_.After(PassOp::kEmbedding);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     seam_.BeforeLayer();
+    if (whole_.Has(layer)) {
+      whole_.Run(layer, rows_, a);
+      ffn_.PassBy(layer);
+      continue;
+    }
+    whole_.Leave(rows_, a);
     ffn_.RouteBeforeAttention(layer, a);
     attention_.Run(layer, rows_, a);
     if (context_.layer(layer).parallel_attention) {
@@ -154,6 +163,7 @@ void TransformerPass::RunLayers(const Activations& a) {
     if (context_.layer(layer).parallel_attention) Add(compute, a.hidden, a.attention_out);
     seam_.After(PassOp::kResidual);
   }
+  whole_.Leave(rows_, a);
   Norm(context_, spec.layers.back(),
        {context_.weights.output_norm, context_.weights.output_norm_bias}, a.hidden, a.normed);
   seam_.After(PassOp::kNorm);

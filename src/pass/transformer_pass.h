@@ -20,6 +20,7 @@
 #include "pass/pass_shape.h"
 #include "pass/scratch_arena.h"
 #include "pass/spilled_pages.h"
+#include "pass/whole_layers.h"
 
 namespace hearth {
 
@@ -94,6 +95,7 @@ class TransformerPass {
   AttentionBlock attention_;
   std::unique_ptr<FfnExecutor> executor_;
   FfnBlock ffn_;
+  WholeLayers whole_;
   PassRows rows_;
 };
 

@@ -140,8 +140,9 @@ TEST_P(DeviceKvTest, AttendsAsTheProcessorDoes) {
   EXPECT_EQ(none->device().part->attention(), nullptr);
 }
 
-// The processor waits for the device once for attention and once for the FFN of a layer.
-TEST_P(DeviceKvTest, ALayerIsWaitedForTwice) {
+// The processor waits for the device once for attention and once for the FFN of a layer, or once
+// for all layers that are there as a whole: of these it marks where keys and values are there.
+TEST_P(DeviceKvTest, LayersAreWaitedForTwiceOrOnceTogether) {
   for (const int64_t kv_tokens : {int64_t{0}, kContext}) {
     accel::testing::DeviceFaults faults;
     EngineOptions options = Options(kv_tokens);
@@ -156,7 +157,10 @@ TEST_P(DeviceKvTest, ALayerIsWaitedForTwice) {
     contexts.Extend(0, {text.data(), 1});
     const auto layers = static_cast<int>(engine->model().spec().num_layers);
     const int of_output = engine->device().part->placement().output ? 1 : 0;
-    EXPECT_EQ(before - faults.marks_left, layers * (kv_tokens > 0 ? 2 : 3) + of_output);
+    const bool is_whole = engine->device().part->whole_layers() != nullptr;
+    EXPECT_EQ(is_whole, kv_tokens > 0 && GetParam() == kDense);
+    const int of_layers = is_whole ? layers + 1 : layers * (kv_tokens > 0 ? 2 : 3);
+    EXPECT_EQ(before - faults.marks_left, of_layers + of_output);
   }
 }
 

@@ -20,8 +20,10 @@
 #include "base/test_data.h"
 #include "device_request.h"
 #include "engine/engine.h"
+#include "engine/load/placed_layers.h"
 #include "engine/session/token_scores.h"
 #include "golden_case.h"
+#include "import/open_model.h"
 #include "measure/evaluate.h"
 #include "pass/test_passes.h"
 #include "prepare/synth/synth.h"
@@ -284,6 +286,40 @@ TEST_F(DeviceMatricesTest, ObserversSeeWhatTheDeviceComputes) {
       EXPECT_LT(RelativeError(there.seen().at(what), expected), 1e-4)
           << name << ", layer " << std::get<0>(what) << ", expert " << std::get<1>(what) << ", "
           << std::get<2>(what);
+    }
+  }
+}
+
+// Norms with a bias, after blocks, of keys, and none before; attention beside the FFN; a scaled
+// residual stream; an FFN of two matrices. Looking on changes no bits, nor does a trace.
+TEST_F(DeviceMatricesTest, WholeLayersHandTheirStatesOnThere) {
+  for (const char* name : {"llama", "opt", "gemma3", "olmo2", "falcon-two-norms", "granite"}) {
+    SCOPED_TRACE(name);
+    const GoldenCase golden = LoadGolden(name);
+    const auto here = Load(golden.model_path, std::nullopt);
+    const LoadPlan plan = PlanLoad(OpenModel(golden.model_path, {}));
+    const auto layers = std::ssize(plan.spec.layers);
+    for (const int64_t whole : {int64_t{1}, layers}) {
+      const DeviceRequest request = RequestOf({.layers = whole});
+      const auto engine = Load(golden.model_path, request);
+      const DevicePart& part = *engine->device().part;
+      ASSERT_NE(part.whole_layers(), nullptr);
+      ASSERT_TRUE(IsWhole(plan.spec, part.placement(), static_cast<size_t>(whole - 1)));
+      EXPECT_EQ(part.device().memory().Ledger().at("layers"),
+                accel::DeviceLayers::ScratchBytes(part.whole_layers()->shape()));
+      EXPECT_EQ(
+          engine->budget().Ledger().at("activations") + engine->budget().Ledger().at("logits"),
+          engine->planned_ledger().at("activations"));
+      const std::vector<float> logits = Logits(*engine, golden.prompt, golden.prompt.size());
+      EXPECT_LT(RelativeError(logits, Logits(*here, golden.prompt, golden.prompt.size())),
+                kTolerance);
+      EXPECT_EQ(part.whole_layers()->tokens_computed(), whole * std::ssize(golden.prompt));
+      FfnRecorder recorder;
+      EXPECT_EQ(Logits(*engine, golden.prompt, golden.prompt.size(), &recorder), logits);
+      DeviceRequest traced = request;
+      traced.is_traced = true;
+      EXPECT_EQ(Logits(*Load(golden.model_path, traced), golden.prompt, golden.prompt.size()),
+                logits);
     }
   }
 }

@@ -238,6 +238,12 @@ TEST_F(HybridCommandTest, ReportsSayWhichMatricesAreOnTheDevice) {
   EXPECT_GT(device["products"], 0);
   EXPECT_EQ(device["kv_tokens"], 512);
   EXPECT_GT(device["attended"], 0);
+  EXPECT_EQ(device["stayed"], device["attended"]) << "the two layers are there as a whole";
+  EXPECT_GT(device.at("stayed"), 0);
+  // Where the processor attends, each FFN is merged once.
+  const ProgramResult without =
+      RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0", "--device-memory",
+                 "64M", "--device-kv", "never", "--trace-device", path, "--json"});
   int merges = 0, sums = 0;
   const nlohmann::json trace = nlohmann::json::parse(ReadWholeFile(path));
   for (const nlohmann::json& event : trace["traceEvents"]) {
@@ -246,12 +252,10 @@ TEST_F(HybridCommandTest, ReportsSayWhichMatricesAreOnTheDevice) {
   }
   EXPECT_GT(merges, 0);
   EXPECT_EQ(merges, sums) << "one merge per FFN";
-  const ProgramResult without =
-      RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0", "--device-memory",
-                 "64M", "--device-kv", "never", "--json"});
   const nlohmann::json there = nlohmann::json::parse(without.out)["memory"]["device"]["matrices"];
   EXPECT_EQ(there["kv_tokens"], 0);
   EXPECT_EQ(there["attended"], 0);
+  EXPECT_EQ(there["stayed"], 0);
   const ProgramResult all = RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0",
                                        "--device-memory", "64M", "--verbose"});
   EXPECT_THAT(all.err,

@@ -266,6 +266,8 @@ Json DeviceJson(Engine& engine) {
   const accel::DevicePredictors* const predictors = part->predictors();
   matrices["predicted"] = predictors == nullptr ? 0 : predictors->tokens_asked();
   matrices["attended"] = part->attention() == nullptr ? 0 : part->attention()->tokens_attended();
+  matrices["stayed"] =
+      part->whole_layers() == nullptr ? 0 : part->whole_layers()->tokens_computed();
   matrices["uploaded_bytes"] = part->uploads() == nullptr ? 0 : part->uploads()->bytes_uploaded();
   json["matrices"] = matrices;
   return json;

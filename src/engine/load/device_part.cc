@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/load/placed_layers.h"
 #include "plan/ledger.h"
 
 namespace hearth {
@@ -147,6 +148,9 @@ void DevicePart::MakeMatrices(PlacedMatrices placed, const LoadPlan& plan) {
   if (placement_.kv_tokens == 0) return;
   attention_ = std::make_unique<accel::DeviceAttention>(*matrices_, placed.attention);
   kv_pages_.emplace(placed.attention.slots);
+  if (placed.whole.any()) {
+    whole_ = std::make_unique<accel::DeviceLayers>(*matrices_, *attention_, placed.whole);
+  }
 }
 
 void DevicePart::MakeAttention(const Model& model, Budget& budget) {
@@ -156,6 +160,9 @@ void DevicePart::MakeAttention(const Model& model, Budget& budget) {
   model_.attention_layers = MakeAttentionLayers(model, model_, *attention_);
   model_.kv_pages = &*kv_pages_;
   model_.kv_staging = {kv_staging_.data(), attention_->shape().page_bytes()};
+  if (!whole_) return;
+  model_.whole = whole_.get();
+  model_.whole_layers = MakeWholeLayers(model, model_, *whole_);
 }
 
 void DevicePart::MakeUploads(const Model& model, Budget& budget) {

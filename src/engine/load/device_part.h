@@ -15,6 +15,7 @@
 
 #include "accel/device_attention.h"
 #include "accel/device_ffns.h"
+#include "accel/device_layers.h"
 #include "accel/device_matrices.h"
 #include "accel/device_predictors.h"
 #include "accel/devices.h"
@@ -111,10 +112,12 @@ class DevicePart {
   // Where the placement uploads for prompts, prepares that; charges the host's budget too. Model
   // and budget must outlive the object. Throws as PromptUploads.
   void MakeUploads(const Model& model, Budget& budget);
-  // Where the placement has keys and values on the device, prepares attention there; charges
+  // Where the placement has keys and values on the device, prepares attention there, and layers
+  // that are there as a whole; charges
   // KvStagingBytes to the host's budget as "kv staging". As MakeUploads.
   void MakeAttention(const Model& model, Budget& budget);
   const accel::DeviceAttention* attention() const { return attention_.get(); }  // null: none
+  const accel::DeviceLayers* whole_layers() const { return whole_.get(); }      // null: none
   accel::DevicePredictors* predictors() const { return predictors_.get(); }     // null: none
   const PromptUploads* uploads() const { return uploads_.get(); }               // null: none
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
@@ -135,6 +138,7 @@ class DevicePart {
   MatrixPlacement placement_;
   std::unique_ptr<accel::DeviceMatrices> matrices_;
   std::unique_ptr<accel::DeviceAttention> attention_;
+  std::unique_ptr<accel::DeviceLayers> whole_;
   std::unique_ptr<accel::DevicePredictors> predictors_;
   std::optional<DevicePages> kv_pages_;
   Buffer kv_staging_;

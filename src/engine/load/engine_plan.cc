@@ -11,6 +11,7 @@
 #include "base/rounding.h"
 #include "base/units.h"
 #include "engine/load/ffn_mode.h"
+#include "engine/load/placed_layers.h"
 #include "engine/load/prompt_uploads.h"
 #include "import/hugging_face.h"
 #include "plan/ledger.h"
@@ -390,6 +391,8 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
   plan.limits.device_neurons.assign(on_device.neurons.begin(), on_device.neurons.end());
   plan.limits.sums_on_device = on_device.matrices != nullptr && HasFfns(*on_device.matrices);
+  plan.limits.layers_on_device =
+      on_device.matrices != nullptr && LayersShapeOf(plan.load.spec, *on_device.matrices, {}).any();
   plan.mode = ChooseMode(file, options, plan.load);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "engine/load/placed_layers.h"
 #include "engine/load/prompt_uploads.h"
 #include "engine/load/tensor_roles.h"
 #include "ops/repack.h"
@@ -168,12 +169,14 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
   Placer placer(*this);
   shape.max_tokens = passes.max_tokens;
   attention = AttentionShapeOf(plan.spec, placement, passes);
+  whole = LayersShapeOf(plan.spec, placement, passes);
   predictors.max_tokens = std::min(passes.max_tokens, accel::DevicePredictors::kTokensOfLaunch);
-  int32_t attending = 0;
+  int32_t attending = 0, wholes = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
     const PlacedLayer& from = placement.layers[l];
     if (from.attention) placer.PlaceAttention(roles, l);
     if (from.attention && placement.kv_tokens > 0) layers[l].attention = attending++;
+    if (IsWhole(plan.spec, placement, l)) layers[l].whole = wholes++;
     if (!from.experts.empty()) {
       CheckExperts(from, plan.spec.layers[l].ffn.num_experts, l);
       placer.PlaceExperts(roles, l, plan.spec.layers[l].ffn.num_experts, from.experts);
@@ -210,6 +213,7 @@ std::map<std::string, uint64_t> PlacedMatrices::Ledger() const {
     ledger["kv"] = accel::DeviceAttention::KvBytes(attention);
     ledger["attention"] = accel::DeviceAttention::ScratchBytes(attention);
   }
+  if (whole.any()) ledger["layers"] = accel::DeviceLayers::ScratchBytes(whole);
   if (predictors.any()) {
     ledger["predictors"] = accel::DevicePredictors::ScratchBytes(predictors);
   }

@@ -11,6 +11,7 @@
 
 #include "accel/device.h"
 #include "accel/device_attention.h"
+#include "accel/device_layers.h"
 #include "accel/device_matrices.h"
 #include "accel/device_predictors.h"
 #include "engine/load/model.h"
@@ -37,6 +38,7 @@ struct PlacedTensor {
 struct PlacedMatrices {
   accel::DeviceMatricesShape shape;
   accel::DeviceAttentionShape attention;
+  accel::DeviceLayersShape whole;
   accel::DevicePredictorsShape predictors;
   std::vector<PlacedTensor> tensors;
   std::vector<DeviceLayer> layers;
@@ -58,6 +60,7 @@ struct PlacedMatrices {
   uint64_t scratch_bytes() const {
     return accel::DeviceMatrices::ScratchBytes(shape) +
            accel::DeviceAttention::ScratchBytes(attention) +
+           accel::DeviceLayers::ScratchBytes(whole) +
            accel::DevicePredictors::ScratchBytes(predictors);
   }
   // Reads all of them and uploads them. Throws Error(kIo), Error(kCorrupt), and what the device

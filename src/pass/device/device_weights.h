@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "accel/device_attention.h"
+#include "accel/device_layers.h"
 #include "accel/device_matrices.h"
 #include "pass/device/device_pages.h"
 #include "pass/device/uploads.h"
@@ -21,8 +22,10 @@ struct DeviceLayer {
   std::vector<int32_t> places;            // by expert, which of these it is; -1: it is not there
   int32_t shared_gate = -1, shared_up = -1, shared_down = -1;
   int32_t predictor_down = -1, predictor_up = -1;
+  int32_t whole = -1;  // among those of which everything is there; -1: something is on the host
 
   bool has_attention() const { return q >= 0; }
+  bool is_whole() const { return whole >= 0; }
   bool attends() const { return attention >= 0; }
   bool has_shared() const { return shared_down >= 0; }
   bool has_experts() const { return down >= 0; }
@@ -40,6 +43,9 @@ struct DeviceWeights {
   accel::DeviceAttention* attention = nullptr;
   std::vector<accel::DeviceAttentionLayer> attention_layers;
   DevicePages* kv_pages = nullptr;
+  // Layers that are there as a whole; null: there are none.
+  accel::DeviceLayers* whole = nullptr;
+  std::vector<accel::DeviceWholeLayer> whole_layers;
   std::span<std::byte> kv_staging;  // a layer's part of a page
 
   const DeviceLayer& layer(int64_t index) const { return layers[static_cast<size_t>(index)]; }

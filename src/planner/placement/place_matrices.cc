@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "engine/load/choose_matrices.h"
+#include "engine/load/placed_layers.h"
 #include "engine/load/placed_matrices.h"
 #include "engine/load/tensor_roles.h"
 #include "planner/placement/placement.h"
@@ -65,7 +66,12 @@ double DenseSeconds(const LoadPlan& plan, const MatrixPlacement& placement,
     if (!placement.layers[l].attention) continue;
     const auto tensors = roles.Attention(l);
     bytes += StoredBytes(tensors);
-    // Where the device attends, its states are sent once, and else also what W_o multiplies.
+    if (IsWhole(plan.spec, placement, l)) {
+      // The states stay there from one such layer to the next.
+      syncs += l > 0 && IsWhole(plan.spec, placement, l - 1) ? 0 : 1;
+      continue;
+    }
+    // The states are sent once where the device attends, and where not also what W_o multiplies.
     syncs += placement.kv_tokens > 0 ? 1 : 2;
   }
   if (placement.output) bytes += StoredBytes(std::array{roles.Output()});
@@ -177,7 +183,8 @@ class MatrixPlacer {
         for (const int32_t expert : layer.experts) there += rates_[l][static_cast<size_t>(expert)];
       }
       seconds += there * Seconds(ExpertBytes(l));
-      share.ffn_seconds.push_back(seconds > 0 ? seconds + SecondsToSync() : 0);
+      const bool syncs = seconds > 0 && !IsWhole(plan_.spec, placement, l);
+      share.ffn_seconds.push_back(syncs ? seconds + SecondsToSync() : seconds);
       share.experts_here.push_back(std::max(0.0, 1 - there / all));
     }
     return share;

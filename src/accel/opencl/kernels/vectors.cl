@@ -13,6 +13,27 @@ kernel void rms_norm(global const float* x, global const float* weight, int colu
   for (int i = item; i < columns; i += GROUP) out[row + i] = x[row + i] * scale * weight[i];
 }
 
+// out[r] = (x[r] - mean) / sqrt(variance + eps) * weight + bias: a work-group per row. out may be x.
+kernel void layer_norm(global const float* x, global const float* weight, global const float* bias,
+                       int columns, float eps, global float* out) {
+  local float values[GROUP];
+  const int item = get_local_id(0);
+  const long row = (long)get_group_id(0) * columns;
+  float sum = 0.0f;
+  for (int i = item; i < columns; i += GROUP) sum += x[row + i];
+  const float mean = Combine(values, item, sum, false) / (float)columns;
+  float squares = 0.0f;
+  for (int i = item; i < columns; i += GROUP) {
+    const float deviation = x[row + i] - mean;
+    squares += deviation * deviation;
+  }
+  const float variance = Combine(values, item, squares, false) / (float)columns;
+  const float scale = 1.0f / sqrt(variance + eps);
+  for (int i = item; i < columns; i += GROUP) {
+    out[row + i] = (x[row + i] - mean) * scale * weight[i] + bias[i];
+  }
+}
+
 // x[r] = softmax(x[r]) in place: a work-group per row. Entries of -inf become 0.
 kernel void softmax(global float* x, int columns) {
   local float values[GROUP];
@@ -94,10 +115,10 @@ kernel void add_to_rows(global const float* row, long begin, int columns, global
   if (column < columns) x[(long)i * columns + column] += row[begin + column];
 }
 
-// out[i] += a[i].
-kernel void add(global const float* a, long count, global float* out) {
+// out[i] += scale * a[i].
+kernel void add(global const float* a, float scale, long count, global float* out) {
   const long i = get_global_id(0);
-  if (i < count) out[i] += a[i];
+  if (i < count) out[i] += scale * a[i];
 }
 
 // out[t][c] = sum of partial[t][s][c] over slices s, ascending. An item per column in dimension 0,
