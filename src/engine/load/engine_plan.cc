@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "engine/load/ffn_mode.h"
 #include "engine/load/placed_layers.h"
+#include "engine/load/placed_matrices.h"
 #include "engine/load/prompt_uploads.h"
 #include "import/hugging_face.h"
 #include "plan/ledger.h"
@@ -337,27 +338,6 @@ bool LeavesFfns(const LoadPlan& plan) {
   });
 }
 
-bool HasFfns(const MatrixPlacement& placement) {
-  const auto has = [](const PlacedLayer& layer) { return layer.shared || !layer.experts.empty(); };
-  return placement.upload_tokens > 0 ||
-         std::any_of(placement.layers.begin(), placement.layers.end(), has);
-}
-
-// Terms of adapters are added on the processor, between the matrices of an FFN.
-void CheckAdapters(const MatrixPlacement& placement, const ModelSpec& spec) {
-  for (size_t l = 0; l < placement.layers.size(); ++l) {
-    const PlacedLayer& layer = placement.layers[l];
-    const FfnSpec& ffn = spec.layers[l].ffn;
-    const bool is_mixture = ffn.num_experts > 0;
-    const bool comes_there =
-        placement.upload_tokens > 0 && (!is_mixture || ffn.shared_intermediate_size > 0);
-    if (!comes_there && !layer.shared && (is_mixture || layer.experts.empty())) continue;
-    throw Error(ErrorCode::kUnsupported, Field{"adapters"},
-                "a device that has FFNs of dense layers, or those beside experts, takes no "
-                "adapters: run this on the processor with --device none");
-  }
-}
-
 void CheckActivations(const EngineOptions& options, const LoadPlan& plan) {
   if (options.activations == TileActivations::kInt8) return;
   const bool has_tiles = std::any_of(plan.tensors.begin(), plan.tensors.end(),
@@ -369,6 +349,23 @@ void CheckActivations(const EngineOptions& options, const LoadPlan& plan) {
           ? "a packed model's neurons multiply 8-bit activations: leave f16 out, or run the "
             "file that it was packed from"
           : "f16 has no effect: no matrix is quantized, and floats multiply floats");
+}
+
+void SetDeviceLimits(const OnDevice& on_device, EnginePlan& plan) {
+  plan.limits.device_neurons.assign(on_device.neurons.begin(), on_device.neurons.end());
+  if (on_device.matrices == nullptr) return;
+  plan.limits.sums_on_device = HasFfns(*on_device.matrices);
+  plan.limits.layers_on_device = LayersShapeOf(plan.load.spec, *on_device.matrices, {}).any();
+}
+
+// The host's memory through which weights, keys and values go to the device.
+void ChargeStaging(const GgufFile& file, const EngineOptions& options,
+                   const MatrixPlacement& matrices, EnginePlan& plan) {
+  if (matrices.upload_tokens > 0) plan.ledger["upload buffers"] = PromptUploads::HostBytes();
+  if (matrices.kv_tokens == 0) return;
+  const accel::DeviceAttentionShape attention =
+      AttentionShapeOf(plan.load.spec, matrices, PassesFor(options, file, plan.load));
+  plan.ledger["kv staging"] = Buffer::ChargedBytes(attention.page_bytes());
 }
 
 EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
@@ -389,21 +386,11 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   plan.load.io = options.streaming.io;
   plan.adapters = PlanAdapters(options, plan.load);
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
-  plan.limits.device_neurons.assign(on_device.neurons.begin(), on_device.neurons.end());
-  plan.limits.sums_on_device = on_device.matrices != nullptr && HasFfns(*on_device.matrices);
-  plan.limits.layers_on_device =
-      on_device.matrices != nullptr && LayersShapeOf(plan.load.spec, *on_device.matrices, {}).any();
+  SetDeviceLimits(on_device, plan);
   plan.mode = ChooseMode(file, options, plan.load);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);
-  if (on_device.matrices != nullptr && on_device.matrices->upload_tokens > 0) {
-    plan.ledger["upload buffers"] = PromptUploads::HostBytes();
-  }
-  if (on_device.matrices != nullptr && on_device.matrices->kv_tokens > 0) {
-    const accel::DeviceAttentionShape attention =
-        AttentionShapeOf(plan.load.spec, *on_device.matrices, PassesFor(options, file, plan.load));
-    plan.ledger["kv staging"] = Buffer::ChargedBytes(attention.page_bytes());
-  }
+  if (on_device.matrices != nullptr) ChargeStaging(file, options, *on_device.matrices, plan);
   for (const AdapterPlan& adapter : plan.adapters) {
     plan.ledger["adapters"] += Buffer::ChargedBytes(adapter.bytes());
   }

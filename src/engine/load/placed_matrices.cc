@@ -70,6 +70,26 @@ void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement) {
   });
 }
 
+bool HasFfns(const MatrixPlacement& placement) {
+  const auto has = [](const PlacedLayer& layer) { return layer.shared || !layer.experts.empty(); };
+  return placement.upload_tokens > 0 ||
+         std::any_of(placement.layers.begin(), placement.layers.end(), has);
+}
+
+void CheckAdapters(const MatrixPlacement& placement, const ModelSpec& spec) {
+  for (size_t l = 0; l < placement.layers.size(); ++l) {
+    const PlacedLayer& layer = placement.layers[l];
+    const FfnSpec& ffn = spec.layers[l].ffn;
+    const bool is_mixture = ffn.num_experts > 0;
+    const bool comes_there =
+        placement.upload_tokens > 0 && (!is_mixture || ffn.shared_intermediate_size > 0);
+    if (!comes_there && !layer.shared && (is_mixture || layer.experts.empty())) continue;
+    throw Error(ErrorCode::kUnsupported, Field{"adapters"},
+                "a device that has FFNs of dense layers, or those beside experts, takes no "
+                "adapters: run this on the processor with --device none");
+  }
+}
+
 namespace {
 
 void RefusePlacement(const std::string& what) {

@@ -26,6 +26,13 @@ namespace hearth {
 // Takes matrices out of a plan, so that they are not loaded.
 void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement);
 
+// Whether FFNs, or experts of them, are on the device or are uploaded to it.
+bool HasFfns(const MatrixPlacement& placement);
+
+// Terms of adapters are added on the processor, between the matrices of an FFN: throws
+// Error(kUnsupported) where a device computes whole FFNs of every token.
+void CheckAdapters(const MatrixPlacement& placement, const ModelSpec& spec);
+
 // A part of a plan's tensor, with its experts by the numbers they are stored by.
 struct PlacedTensor {
   const ResidentTensor* tensor = nullptr;
