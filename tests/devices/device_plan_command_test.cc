@@ -218,6 +218,68 @@ TEST_F(DevicePlanCommandTest, WhatDoesNotFitTogetherIsRefused) {
   ExpectRefused(run({"--plan", other, "--device", "0"}), 2, "this plan uses none");
 }
 
+// The same number of neurons of each expert of a layer; the rest in memory, and on flash.
+TEST_F(DevicePlanCommandTest, PackedMixturesArePlannedAndObeyed) {
+  constexpr int64_t kExperts = 4, kOfExpert = 2048, kMixtureLayers = 3;
+  constexpr int64_t kBytes = 3 * 160;  // three rows of 256 columns, each from a multiple of 32
+  const std::string model = folder_->Path("packed-mixture.gguf");
+  SynthesizeModel(
+      ParseShape(R"({"arch": "mixtral", "hidden_size": 256, "num_layers": 3, "num_heads": 4,
+                     "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "relu",
+                     "num_experts": 4, "num_experts_per_token": 2, "intermediate_size": 2048})",
+                 "mixture"),
+      {.quant = DType::kQ4_0, .threads = 2, .planted = PlantedOptions(), .packed = true}, model);
+  uint64_t whole = 0;
+  for (const bool is_streamed : {false, true}) {
+    const std::string memory = is_streamed ? std::to_string((whole >> 20) - 5) + "M" : "4G";
+    const ProgramResult planned = RunHearth({"plan",
+                                             model,
+                                             "-o",
+                                             PlanPath(),
+                                             "--ctx",
+                                             "128",
+                                             "--tokens",
+                                             "64",
+                                             "--mode",
+                                             "gated",
+                                             "--memory",
+                                             memory,
+                                             "--device-memory",
+                                             "8M",
+                                             "--device-bandwidth",
+                                             "500",
+                                             "--link-bandwidth",
+                                             "60",
+                                             "--link-latency",
+                                             "0.1",
+                                             "--memory-bandwidth",
+                                             "10",
+                                             "--json"});
+    ASSERT_EQ(planned.exit_code, 0) << planned.err;
+    const json plan = json::parse(planned.out);
+    EXPECT_THAT(SchemaComplaints(Schema("plan"), plan), IsEmpty());
+    EXPECT_EQ(plan["stream"].is_object(), is_streamed);
+    if (!is_streamed) whole = LedgerBytes(plan);
+    int64_t there = 0;
+    for (const json& layer : plan["layers"]) {
+      there += layer["ranges"]["device"][1].get<int64_t>();
+      EXPECT_EQ(layer["ranges"]["flash"][1], kOfExpert);
+    }
+    EXPECT_GT(there, 0);
+    EXPECT_LT(there, kMixtureLayers * kOfExpert);
+    EXPECT_EQ(plan["device"]["ledger"]["neurons"], kExperts * there * kBytes);
+    const ProgramResult measured =
+        RunHearth({"bench", model, "--prefill", "9", "--decode", "8", "--reps", "1", "--json",
+                   "--plan", PlanPath(), "--device", "0"});
+    ASSERT_EQ(measured.exit_code, 0) << measured.err;
+    const json device = json::parse(measured.out)["memory"]["device"];
+    EXPECT_EQ(device["ledger"], plan["device"]["ledger"]);
+    EXPECT_EQ(device["neurons_of_ffn"], kOfExpert);
+    EXPECT_GT(device["computed"]["device"], 0);
+    EXPECT_GT(device["computed"]["processor"], 0);
+  }
+}
+
 // A mixture that is not packed: what every token needs and the hottest experts are there.
 TEST_F(DevicePlanCommandTest, MatricesArePlannedAndObeyed) {
   const std::string model = folder_->Path("mixture.gguf");

@@ -6,11 +6,13 @@
 namespace hearth {
 namespace {
 
-// Hands each access of a packed model to visit(layer, neuron).
+// Hands each access of a packed model to visit(layer, expert, neuron).
 template <typename Visit>
 void ForEachAccess(const AccessSequence& lists, int64_t batch, Visit&& visit) {
-  const int64_t of_layer = lists.num_experts * lists.num_neurons;
-  for (const int32_t key : lists.batch(batch)) visit(key / of_layer, key % of_layer);
+  for (const int32_t key : lists.batch(batch)) {
+    const int64_t ffn = key / lists.num_neurons;
+    visit(ffn / lists.num_experts, ffn % lists.num_experts, key % lists.num_neurons);
+  }
 }
 
 AccessSequence ListsBeside(const AccessSequence& lists, std::span<const int64_t> layer_neurons) {
@@ -22,9 +24,10 @@ AccessSequence ListsBeside(const AccessSequence& lists, std::span<const int64_t>
   beside.num_neurons = std::max<int64_t>(
       lists.num_neurons - *std::min_element(layer_neurons.begin(), layer_neurons.end()), 1);
   for (int64_t i = 0; i < lists.num_batches(); ++i) {
-    ForEachAccess(lists, i, [&](int64_t layer, int64_t neuron) {
+    ForEachAccess(lists, i, [&](int64_t layer, int64_t expert, int64_t neuron) {
       const int64_t rest = neuron - layer_neurons[static_cast<size_t>(layer)];
-      if (rest >= 0) beside.Append(static_cast<int32_t>(layer * beside.num_neurons + rest));
+      const int64_t ffn = layer * lists.num_experts + expert;
+      if (rest >= 0) beside.Append(static_cast<int32_t>(ffn * beside.num_neurons + rest));
     });
     beside.EndBatch();
     if (lists.ends_pass(i)) beside.EndPass();
@@ -44,7 +47,7 @@ DeviceLoad LoadOf(const AccessRecord& record, std::span<const int64_t> layer_neu
   load.here.resize(layer_neurons.size());
   const double each = 1 / static_cast<double>(std::max<int64_t>(record.tokens, 1));
   for (int64_t i = 0; i < record.lists.num_batches(); ++i) {
-    ForEachAccess(record.lists, i, [&](int64_t layer, int64_t neuron) {
+    ForEachAccess(record.lists, i, [&](int64_t layer, int64_t /*expert*/, int64_t neuron) {
       const auto at = static_cast<size_t>(layer);
       (neuron < layer_neurons[at] ? load.there : load.here)[at] += each;
     });
@@ -52,11 +55,12 @@ DeviceLoad LoadOf(const AccessRecord& record, std::span<const int64_t> layer_neu
   return load;
 }
 
-DeviceLoad FullLoad(int64_t neurons, std::span<const int64_t> layer_neurons) {
+DeviceLoad FullLoad(int64_t neurons, int64_t experts_per_token,
+                    std::span<const int64_t> layer_neurons) {
   DeviceLoad load;
   for (const int64_t there : layer_neurons) {
-    load.there.push_back(static_cast<double>(there));
-    load.here.push_back(static_cast<double>(neurons - there));
+    load.there.push_back(static_cast<double>(experts_per_token * there));
+    load.here.push_back(static_cast<double>(experts_per_token * (neurons - there)));
   }
   return load;
 }
@@ -86,7 +90,8 @@ void AddDevice(const DeviceShare& share, const DeviceLoad& load, FfnMode mode, T
   const double all_here = Sum(load.here);
   const double ffn_ms = cost.time.token_ms - cost.time.attention_ms - cost.time.predictor_ms;
   for (size_t l = 0; l < load.there.size(); ++l) {
-    const auto there = static_cast<double>(share.planned.layer_neurons[l]);
+    const auto there =
+        static_cast<double>(share.experts_per_token * share.planned.layer_neurons[l]);
     if (there == 0) continue;
     const double silent = mode == FfnMode::kGated ? there - load.there[l] : 0;
     const double device_ms =
@@ -103,7 +108,8 @@ void AddDevice(const DeviceShare& share, const DeviceLoad& load, FfnMode mode, T
 double PromptSecondsOnDevice(const DeviceShare& share) {
   double seconds = 0;
   for (const int64_t there : share.planned.layer_neurons) {
-    seconds += static_cast<double>(there) * static_cast<double>(share.neuron_bytes);
+    seconds += static_cast<double>(share.experts_per_token * there) *
+               static_cast<double>(share.neuron_bytes);
   }
   return seconds / share.bytes_per_s;
 }

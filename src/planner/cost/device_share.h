@@ -16,9 +16,10 @@ namespace hearth {
 struct DeviceShare {
   PlannedDevice planned;
   uint64_t neuron_bytes = 0;  // in its memory
-  double gate_share = 0;      // of these, what is read of a neuron that does not fire
-  double bytes_per_s = 0;     // at which it takes weights in
-  double sync_seconds = 0;    // of each layer that it has a part in
+  int64_t experts_per_token = 1;
+  double gate_share = 0;    // of these, what is read of a neuron that does not fire
+  double bytes_per_s = 0;   // at which it takes weights in
+  double sync_seconds = 0;  // of each layer that it has a part in
   // Per token, for matrices beside which nothing is computed, with what sending and fetching takes.
   double dense_seconds = 0;
 };
@@ -28,8 +29,9 @@ struct DeviceLoad {
   std::vector<double> there, here;
 };
 DeviceLoad LoadOf(const AccessRecord& record, std::span<const int64_t> layer_neurons);
-// The same where tokens ask for all of `neurons` neurons of each FFN.
-DeviceLoad FullLoad(int64_t neurons, std::span<const int64_t> layer_neurons);
+// The same where tokens ask for all of `neurons` neurons of `experts_per_token` FFNs of a layer.
+DeviceLoad FullLoad(int64_t neurons, int64_t experts_per_token,
+                    std::span<const int64_t> layer_neurons);
 
 // What the processor is asked for: lists without the neurons of the device, numbered from the first
 // of the others on, as its engine numbers them (HybridFfn), and its part of the activity. Where

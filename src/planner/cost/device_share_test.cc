@@ -50,6 +50,38 @@ TEST(DeviceShareTest, ListsAreCutWhereTheDeviceEnds) {
               1e-12);
 }
 
+// Two experts of five neurons in each layer.
+TEST(DeviceShareTest, EveryExpertOfAMixtureIsCut) {
+  AccessRecord record = SmallRecord();
+  record.lists.num_experts = 2;
+  record.lists.num_neurons = 5;
+  const std::vector<int64_t> there = {1, 4};
+  const DeviceLoad load = LoadOf(record, there);
+  // Neurons 0 and 3 of expert 0 and 4 of expert 1, then 3 and 4 of expert 0; of layer 1 neuron 0
+  // of expert 0 and 3 of expert 1, then 1 and 2 of expert 0 and 4 of expert 1.
+  EXPECT_THAT(load.there, ElementsAre(0.5, 2));
+  EXPECT_THAT(load.here, ElementsAre(2, 0.5));
+  const AccessRecord beside = BesideDevice(record, FfnMode::kGated, there);
+  EXPECT_EQ(beside.lists.num_experts, 2);
+  EXPECT_EQ(beside.lists.num_neurons, 4);
+  EXPECT_THAT(beside.lists.keys(), ElementsAre(2, 4 + 3, 2, 3, 3 * 4 + 0));
+  EXPECT_NEAR(beside.activity.gate, 5 * 5 / 10.0, 1e-12);
+  EXPECT_NEAR(beside.activity.down, 3 * 2.5 / 5, 1e-12);
+  const DeviceLoad full = FullLoad(5, 2, there);
+  EXPECT_THAT(full.there, ElementsAre(2, 8));
+  EXPECT_THAT(full.here, ElementsAre(8, 2));
+  // Of the two experts that a token computes every gate is multiplied.
+  DeviceShare share = {.planned = {.layer_neurons = {4}},
+                       .neuron_bytes = 1000,
+                       .experts_per_token = 2,
+                       .gate_share = 0.5,
+                       .bytes_per_s = 1e6};
+  TokenCost gated;
+  AddDevice(share, {.there = {3}, .here = {1}}, FfnMode::kGated, gated);
+  EXPECT_NEAR(gated.time.device_ms, 3 + 0.5 * 5, 1e-9);
+  EXPECT_NEAR(PromptSecondsOnDevice(share), 0.008, 1e-12);
+}
+
 TEST(DeviceShareTest, ATokenWaitsForTheSlowerSide) {
   DeviceShare share = {.planned = {.layer_neurons = {4, 0}},
                        .neuron_bytes = 1000,

@@ -101,9 +101,10 @@ class Planner {
         accesses_(beside_ ? &*beside_ : accesses),
         replays_(accesses_, request.engine.streaming.pipeline) {
     if (request.device) {
-      device_load_ = accesses != nullptr ? LoadOf(*accesses, DeviceNeurons())
-                                         : FullLoad(MainFfn(ReadModelSpec(file_)).intermediate_size,
-                                                    DeviceNeurons());
+      device_load_ = accesses != nullptr
+                         ? LoadOf(*accesses, DeviceNeurons())
+                         : FullLoad(MainFfn(ReadModelSpec(file_)).intermediate_size,
+                                    request.device->experts_per_token, DeviceNeurons());
     }
     if (request.cores.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "plan", "no processor may be used");

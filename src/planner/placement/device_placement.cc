@@ -51,13 +51,8 @@ class NeuronPlacer {
         engine_(engine),
         load_(PlanLoad(file)),
         passes_(PassesFor(engine, file, load_)),
-        model_(PlacementModelOf(file, profile)) {
-    if (model_.ffns_per_layer > 1) {
-      throw Error(ErrorCode::kUnsupported, file.path(),
-                  "no plan places neurons of a packed mixture of experts on a device; --device "
-                  "with --device-memory runs it with as many of each expert as fit");
-    }
-    model_.neuron_bytes = DeviceNeuronBytes(file, load_);
+        neuron_bytes_(DeviceNeuronBytes(file, load_)),
+        model_(ModelOf(file, profile, neuron_bytes_)) {
     const std::vector<int64_t> all(static_cast<size_t>(model_.num_layers), model_.neurons);
     scratch_ = DeviceLedger(file, load_, all, engine.batch_tokens).at("scratch");
     if (scratch_ < machine.device_bytes) return;
@@ -88,6 +83,13 @@ class NeuronPlacer {
   }
 
  private:
+  static PlacementModel ModelOf(const GgufFile& file, const ModelProfile* profile,
+                                uint64_t neuron_bytes) {
+    PlacementModel model = PlacementModelOf(file, profile);
+    model.neuron_bytes = neuron_bytes;
+    return ByLayer(std::move(model));
+  }
+
   DevicePlacement PlaceBeside(const MatrixPlacement& dense) const {
     std::map<std::string, uint64_t> ledger;
     if (dense.any()) ledger = PlacedMatrices(load_, dense, passes_).Ledger();
@@ -108,15 +110,17 @@ class NeuronPlacer {
     for (const auto& [name, bytes] : DeviceLedger(file_, load_, neurons, engine_.batch_tokens)) {
       ledger[name] += bytes;
     }
-    placement.share = {.planned = {.memory_bytes = machine_.device_bytes,
-                                   .ledger = std::move(ledger),
-                                   .layer_neurons = neurons,
-                                   .matrices = dense},
-                       .neuron_bytes = model_.neuron_bytes,
-                       .gate_share = GateShare(MainFfn(load_.spec)),
-                       .bytes_per_s = machine_.device_bytes_per_s,
-                       .sync_seconds = placement.placed.problem.sync_seconds,
-                       .dense_seconds = DenseSeconds(load_, dense, machine_)};
+    placement.share = {
+        .planned = {.memory_bytes = machine_.device_bytes,
+                    .ledger = std::move(ledger),
+                    .layer_neurons = neurons,
+                    .matrices = dense},
+        .neuron_bytes = neuron_bytes_,
+        .experts_per_token = std::max<int64_t>(MainFfn(load_.spec).num_experts_per_token, 1),
+        .gate_share = GateShare(MainFfn(load_.spec)),
+        .bytes_per_s = machine_.device_bytes_per_s,
+        .sync_seconds = placement.placed.problem.sync_seconds,
+        .dense_seconds = DenseSeconds(load_, dense, machine_)};
     return placement;
   }
 
@@ -125,7 +129,8 @@ class NeuronPlacer {
   const EngineOptions& engine_;
   const LoadPlan load_;
   const DevicePasses passes_;
-  PlacementModel model_;
+  const uint64_t neuron_bytes_;
+  const PlacementModel model_;
   uint64_t scratch_ = 0;
 };
 

@@ -360,7 +360,8 @@ PlacementFfn BatchNeurons(int64_t layer, std::span<const double> descending) {
 
 std::optional<int64_t> LeastNeurons(const PlacementProblem& problem) {
   const auto bytes = static_cast<double>(problem.neuron_bytes);
-  const double saving = bytes / problem.host_bytes_per_s - bytes / problem.device_bytes_per_s;
+  const double saving = problem.computed_share *
+                        (bytes / problem.host_bytes_per_s - bytes / problem.device_bytes_per_s);
   if (saving < 0) return std::nullopt;
   if (problem.sync_seconds == 0) return 0;
   const double least = std::ceil(problem.sync_seconds / saving);

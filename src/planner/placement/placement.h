@@ -44,6 +44,8 @@ struct PlacementProblem {
   double device_bytes_per_s = 0;
   double host_bytes_per_s = 0;
   double sync_seconds = 0;  // T_sync: of one layer that both units share
+  // Of the neurons of a layer, those in FFNs that a token computes: of a mixture its experts.
+  double computed_share = 1;
 
   int64_t num_layers() const { return ffns.empty() ? 0 : ffns.back().layer + 1; }
 };

@@ -40,6 +40,11 @@ uint64_t NeuronBytes(const ModelShape& shape, DType quant) {
          (shape.gated_ffn ? 0 : kFloatBytes);  // its bias
 }
 
+// Of the experts of a layer, those that a token computes; 1 of a dense layer.
+double ComputedShare(int64_t experts, int64_t per_token) {
+  return experts > 0 ? static_cast<double>(per_token) / static_cast<double>(experts) : 1;
+}
+
 std::vector<double> RatesOfLaw(const ModelShape& shape, const AssumedRates& assumed) {
   if (!(assumed.active >= 0.001 && assumed.active <= 0.9)) {
     throw Error(ErrorCode::kInvalidArgument, Field{"active"}, "share of the neurons",
@@ -53,11 +58,8 @@ std::vector<double> RatesOfLaw(const ModelShape& shape, const AssumedRates& assu
                 fmt::format("{:.3g}", skew));
   }
   std::vector<double> rates = PowerLawRates(shape.intermediate_size, assumed.active, skew);
-  if (shape.num_experts > 0) {
-    const double routed =
-        static_cast<double>(shape.num_experts_per_token) / static_cast<double>(shape.num_experts);
-    for (double& rate : rates) rate *= routed;
-  }
+  const double routed = ComputedShare(shape.num_experts, shape.num_experts_per_token);
+  for (double& rate : rates) rate *= routed;
   return rates;
 }
 
@@ -126,10 +128,7 @@ void TakeRates(const ModelProfile& profile, PlacementModel& model) {
 }
 
 // A packed file says how often a neuron fires where its FFN computes a token.
-void TakeRates(const GgufFile& file, const FfnSpec& ffn, PlacementModel& model) {
-  const double routed = ffn.num_experts > 0 ? static_cast<double>(ffn.num_experts_per_token) /
-                                                  static_cast<double>(ffn.num_experts)
-                                            : 1;
+void TakeRates(const GgufFile& file, PlacementModel& model) {
   const auto neurons = static_cast<size_t>(model.neurons);
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
     const GgufTensor* const tensor = file.FindTensorOrNull(BundleRateName(layer));
@@ -152,7 +151,7 @@ void TakeRates(const GgufFile& file, const FfnSpec& ffn, PlacementModel& model) 
         if (!(rate >= 0 && rate <= 1)) {
           throw Error(ErrorCode::kCorrupt, BundleRateName(layer), "a rate is no share");
         }
-        rates.push_back(rate * routed);
+        rates.push_back(rate * model.computed_share);
       }
       std::sort(rates.begin(), rates.end(), std::greater<>());
     }
@@ -176,6 +175,7 @@ PlacementProblem ProblemOf(const PlacementModel& model, const PlacementMachine& 
   problem.device_bytes_per_s = machine.device_bytes_per_s;
   problem.host_bytes_per_s = machine.host_bytes_per_s;
   problem.sync_seconds = SyncSeconds(model.hidden_size, machine);
+  problem.computed_share = model.computed_share;
   for (size_t f = 0; f < model.rates.size(); ++f) {
     const bool is_first = f == 0 || model.rates[f] != model.rates[f - 1];
     problem.ffns.push_back(is_first ? BatchNeurons(0, model.rates[f]) : problem.ffns.back());
@@ -317,6 +317,7 @@ PlacementModel PlacementModelOf(const ModelShape& shape, DType quant, const Assu
   model.name = shape.name;
   model.num_layers = shape.num_layers;
   model.ffns_per_layer = std::max<int64_t>(1, shape.num_experts);
+  model.computed_share = ComputedShare(shape.num_experts, shape.num_experts_per_token);
   model.hidden_size = shape.hidden_size;
   model.neurons = shape.intermediate_size;
   model.neuron_bytes = NeuronBytes(shape, quant);
@@ -337,6 +338,7 @@ PlacementModel PlacementModelOf(const GgufFile& file, const ModelProfile* profil
   model.name = plan.spec.name;
   model.num_layers = plan.spec.num_layers;
   model.ffns_per_layer = std::max<int64_t>(1, ffn.num_experts);
+  model.computed_share = ComputedShare(ffn.num_experts, ffn.num_experts_per_token);
   model.hidden_size = plan.spec.hidden_size;
   model.neurons = ffn.intermediate_size;
   CountBytes(plan, model);
@@ -344,8 +346,25 @@ PlacementModel PlacementModelOf(const GgufFile& file, const ModelProfile* profil
     CheckProfileFits(file, model, *profile);
     TakeRates(*profile, model);
   } else {
-    TakeRates(file, ffn, model);
+    TakeRates(file, model);
   }
+  return model;
+}
+
+PlacementModel ByLayer(PlacementModel model) {
+  const auto experts = static_cast<size_t>(model.ffns_per_layer);
+  std::vector<std::vector<double>> rates;
+  for (size_t first = 0; first < model.rates.size(); first += experts) {
+    std::vector<double>& mean = rates.emplace_back(model.rates[first].size(), 0.0);
+    for (size_t expert = 0; expert < experts; ++expert) {
+      for (size_t i = 0; i < mean.size(); ++i) {
+        mean[i] += model.rates[first + expert][i] / static_cast<double>(experts);
+      }
+    }
+  }
+  model.rates = std::move(rates);
+  model.neuron_bytes *= experts;
+  model.ffns_per_layer = 1;
   return model;
 }
 

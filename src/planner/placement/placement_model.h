@@ -22,6 +22,7 @@ struct PlacementModel {
   std::string name;
   int64_t num_layers = 0;
   int64_t ffns_per_layer = 1;  // experts
+  double computed_share = 1;   // of these, that a token computes
   int64_t hidden_size = 0;
   int64_t neurons = 0;        // of one FFN
   uint64_t neuron_bytes = 0;  // its rows of gate and up and column of down; the mean over layers
@@ -70,6 +71,10 @@ struct PlacementMachine {
   double link_bytes_per_s = 0;
   double link_seconds = 0;  // what starting one transfer takes, beside its bytes
 };
+
+// The same where all FFNs of a layer have the same number of neurons on the device, as an engine
+// needs: a layer has one FFN, and each of its neurons stands for one of every expert.
+PlacementModel ByLayer(PlacementModel model);
 
 // What every token reads beside neurons.
 enum class DensePlace : uint8_t { kAuto, kDevice, kHost };  // kAuto: where tokens take less time

@@ -60,6 +60,27 @@ TEST(PlacementModelTest, CountsNeuronsAndBytesOfShapes) {
   EXPECT_NEAR(std::accumulate(rates.begin(), rates.end(), 0.0) / 14336, 0.1 * 2 / 8, 1e-4);
 }
 
+// A neuron of a layer is one of each expert; a token takes as long as with experts apart.
+TEST(PlacementModelTest, ALayersExpertsMayBePlacedAlike) {
+  PlacementModel apart = ModelOf("mixtral-8x7b");
+  ASSERT_EQ(apart.ffns_per_layer, 8);
+  EXPECT_EQ(apart.computed_share, 0.25);
+  for (size_t expert = 0; expert < 8; ++expert) apart.rates[expert][0] = 0.9 + 0.01 * expert;
+  const PlacementModel alike = ByLayer(apart);
+  EXPECT_EQ(alike.ffns_per_layer, 1);
+  EXPECT_EQ(alike.neuron_bytes, 8 * apart.neuron_bytes);
+  EXPECT_EQ(alike.ffn_bytes(), apart.ffn_bytes());
+  ASSERT_EQ(std::ssize(alike.rates), apart.num_layers);
+  EXPECT_NEAR(alike.rates[0][0], 0.935, 1e-12);
+  EXPECT_NEAR(alike.rates[1][5], apart.rates[8][5], 1e-12);
+  const PlacedModel of_each = PlaceModel(apart, PcHigh(), DensePlace::kHost);
+  const PlacedModel of_all = PlaceModel(alike, PcHigh(), DensePlace::kHost);
+  EXPECT_NEAR(of_all.host_time.total(), of_each.host_time.total(), 1e-9);
+  EXPECT_LE(of_all.placement.device_bytes, PcHigh().device_bytes);
+  EXPECT_GT(of_all.placement.device_bytes, PcHigh().device_bytes / 2);
+  EXPECT_NEAR(of_all.time.total(), of_each.time.total(), 0.05 * of_each.time.total());
+}
+
 TEST(PlacementModelTest, PlacesEveryPlannedShape) {
   for (const char* name : {"llama2-70b", "opt-6.7b", "opt-13b", "opt-30b", "opt-66b", "opt-175b",
                            "falcon-40b", "bamboo-7b", "turbosparse-mixtral-47b"}) {

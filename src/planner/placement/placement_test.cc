@@ -304,8 +304,9 @@ TEST(PlacementTest, LeastNeuronsIsTheTurningPointOfInequality4) {
     problem.device_bytes_per_s = 1e12 * (0.01 + random.NextUnit());
     problem.host_bytes_per_s = 1e11 * (0.01 + random.NextUnit());
     problem.sync_seconds = 1e-4 * random.NextUnit();
+    problem.computed_share = 0.05 + 0.95 * random.NextUnit();
     const auto least = LeastNeurons(problem);
-    const auto bytes = static_cast<double>(problem.neuron_bytes);
+    const auto bytes = problem.computed_share * static_cast<double>(problem.neuron_bytes);
     const auto pays = [&](double neurons) {
       return neurons * bytes / problem.device_bytes_per_s + problem.sync_seconds <=
              neurons * bytes / problem.host_bytes_per_s * (1 + 1e-12);
