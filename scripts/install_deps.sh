@@ -2,6 +2,7 @@
 # Installs the Debian 12 packages that Hearth needs.
 #   install_deps.sh build   what a build and its tests need, but for those of devices, which then skip
 #   install_deps.sh bench   also OpenCL on the processor for those, and what the micro benchmarks need
+#   install_deps.sh devices also a second OpenCL, for scripts/test_rusticl.sh
 #   install_deps.sh clients what the tests of the server's clients and of the Python package need
 #   install_deps.sh package what a build and the test of its Debian packages need
 #   install_deps.sh ci      benchmarks, clients, formatting, fuzzing and the Arm cross build
@@ -13,6 +14,7 @@ build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2
        libjs-katex node-highlight.js libcurl4-openssl-dev libssl-dev curl
        opencl-c-headers)
 bench=("${build[@]}" libbenchmark-dev ocl-icd-libopencl1 pocl-opencl-icd)
+devices=("${bench[@]}" mesa-opencl-icd)
 clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver tmux)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
 ci=("${bench[@]}" "${clients[@]}" git python3 groff-base clang-format clang-14 libclang-rt-14-dev universal-ctags
@@ -21,10 +23,11 @@ ci=("${bench[@]}" "${clients[@]}" git python3 groff-base clang-format clang-14 l
 case "${1:-build}" in
   build) wanted=("${build[@]}") ;;
   bench) wanted=("${bench[@]}") ;;
+  devices) wanted=("${devices[@]}") ;;
   clients) wanted=("${clients[@]}") ;;
   package) wanted=("${package[@]}") ;;
   ci) wanted=("${ci[@]}") ;;
-  *) echo "usage: install_deps.sh build|bench|clients|package|ci" >&2; exit 2 ;;
+  *) echo "usage: install_deps.sh build|bench|devices|clients|package|ci" >&2; exit 2 ;;
 esac
 
 missing=()

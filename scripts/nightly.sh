@@ -16,6 +16,7 @@ declare -A commands=(
   [schedules]="build/release/bin/pipeline_test --gtest_filter='StreamStress*' --gtest_shuffle --gtest_repeat=20"
   [fuzz]="scripts/fuzz.sh 600"
   [schemas]="scripts/test_schemas.sh 10000"
+  [rusticl]="scripts/test_rusticl.sh"
   [hostile]="scripts/test_hostile.sh"
   [kernels]="scripts/test_kernels.sh"
   [soak]="scripts/soak.sh 360"
@@ -24,7 +25,7 @@ declare -A commands=(
   [ray]="scripts/test_ray.sh"
 )
 # In the order in which they run; the first one builds what most others use.
-steps=(tests schedules schemas kernels hostile soak arm sanitizers threads fuzz packages container ray)
+steps=(tests schedules schemas kernels rusticl hostile soak arm sanitizers threads fuzz packages container ray)
 
 [ "${1:-}" != --list ] || { printf '%s\n' "${steps[@]}"; exit 0; }
 chosen=("$@")

@@ -53,14 +53,29 @@ class ClKernel final : public DeviceKernel {
   std::string name_;
 };
 
+// A mark behind all commands of a queue, which are sent to the device.
+ClHandle<cl_event> MarkQueue(const ClPlace& place, cl_command_queue queue) {
+  cl_event event = nullptr;
+  place.Check(place.cl.mark(queue, 0, nullptr, &event), "a mark");
+  ClHandle<cl_event> mark(event, place.cl.release_event);
+  place.Check(place.cl.flush(queue), "sending commands to it");
+  return mark;
+}
+
+void WaitFor(const ClPlace& place, cl_event event) {
+  place.Check(place.cl.wait_for_events(1, &event), "waiting for it");
+}
+
+// Not by clFinish, from which Mesa 22.3's Rusticl returns while commands are still to be run.
+void WaitForAll(const ClPlace& place, cl_command_queue queue) {
+  WaitFor(place, MarkQueue(place, queue).get());
+}
+
 class ClEvent final : public DeviceEvent {
  public:
-  ClEvent(const ClPlace& place, cl_event event)
-      : place_(place), event_(event, place.cl.release_event) {}
-  void Wait() override {
-    cl_event event = event_.get();
-    place_.Check(place_.cl.wait_for_events(1, &event), "waiting for it");
-  }
+  ClEvent(const ClPlace& place, ClHandle<cl_event> event)
+      : place_(place), event_(std::move(event)) {}
+  void Wait() override { WaitFor(place_, event_.get()); }
 
  private:
   const ClPlace& place_;
@@ -134,7 +149,12 @@ class ClQueue final : public DeviceQueue {
     if (is_timed) timed_.emplace(place);
   }
   // Commands in flight still use memory of the host.
-  ~ClQueue() override { place_.cl.finish(queue_.get()); }
+  ~ClQueue() override {
+    try {
+      Finish();
+    } catch (const Error&) {  // a lost device: nothing of it is in flight any more
+    }
+  }
 
   void Upload(std::span<const std::byte> from, DeviceBuffer& to, uint64_t offset) override {
     if (from.empty()) return;
@@ -168,14 +188,10 @@ class ClQueue final : public DeviceQueue {
   }
 
   std::unique_ptr<DeviceEvent> Mark() override {
-    cl_event event = nullptr;
-    place_.Check(place_.cl.mark(queue_.get(), 0, nullptr, &event), "a mark");
-    auto mark = std::make_unique<ClEvent>(place_, event);
-    place_.Check(place_.cl.flush(queue_.get()), "sending commands to it");
-    return mark;
+    return std::make_unique<ClEvent>(place_, MarkQueue(place_, queue_.get()));
   }
 
-  void Finish() override { place_.Check(place_.cl.finish(queue_.get()), "waiting for it"); }
+  void Finish() override { WaitForAll(place_, queue_.get()); }
 
   std::vector<CommandTime> TakeTimes() override {
     return timed_ ? timed_->Take() : std::vector<CommandTime>();
@@ -236,7 +252,8 @@ class ClDevice final : public Device {
     place_.Check(place_.cl.fill_buffer(fills_.get(), memory.get(), &zero, sizeof(zero), 0, whole, 0,
                                        nullptr, nullptr),
                  doing);
-    place_.Check(place_.cl.finish(fills_.get()), doing);
+    place_.Check(place_.cl.finish(fills_.get()), doing);  // says what went wrong
+    WaitForAll(place_, fills_.get());
     return std::make_unique<ClBuffer>(std::move(charge), std::move(memory), bytes);
   }
 
