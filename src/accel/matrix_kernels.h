@@ -45,7 +45,7 @@ class MatrixKernels {
   }
 
  private:
-  static constexpr int64_t kFewTokens = 4;
+  static constexpr int64_t kFewTokens = 8;
 
   const DType type_;
   const std::unique_ptr<DeviceKernel> matvec_, matmul_;
