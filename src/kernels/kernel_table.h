@@ -33,8 +33,11 @@ struct BlockQ8 {
   int8_t codes[32];
   // The same of the first 16 codes alone, for weights with a scale for every 16 columns.
   int32_t minus_8_sum_of_first;
+  // What minimums are multiplied with: the sum of the activations that the codes stand for, which
+  // is scale * (minus_8_sum / -8).
+  float sum;
 };
-static_assert(sizeof(BlockQ8) == 44);
+static_assert(sizeof(BlockQ8) == 48);
 
 // Blocks whose largest magnitude is below this count as zeros (127 / m must stay finite).
 inline constexpr float kMinQ8Magnitude = 0x1p-100f;
@@ -398,7 +401,7 @@ struct KernelTable {
   // block, in float32: scale = m / 127, inverse = 127 / m, codes = round(x * inverse) to
   // nearest-even: the same bits on every ISA. m < kMinQ8Magnitude gives scale 0 and codes 0; a NaN
   // or infinity in the block gives scale NaN and codes 0, so that it shows in every result it takes
-  // part in.
+  // part in. (Sums of codes are exact, so `sum` is rounded once.)
   void (*quantize_q8)(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept;
 
   // The same blocks, bit for bit, as groups: x[0..n) to ceil(n / 512) of them.

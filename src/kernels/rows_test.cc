@@ -340,7 +340,8 @@ TEST_P(RowsTest, QuantizeGroupsGivesTheBlocksOfQuantize) {
         BlockQ8 actual{group.scales[b % 16],
                        -8 * group.sums[b % 16],
                        {},
-                       expected[b].minus_8_sum_of_first};  // which groups do not have
+                       expected[b].minus_8_sum_of_first,  // which groups do not have
+                       expected[b].sum};
         for (size_t i = 0; i < 32; ++i) actual.codes[i] = group.codes[i / 4][4 * (b % 16) + i % 4];
         ASSERT_TRUE(testing::SameBits(&actual, &expected[b], sizeof(actual)))
             << "block " << b << " of " << blocks << " kind=" << int(kind);

@@ -48,7 +48,7 @@ void MatMul(const MatMulArgs& a) noexcept {
 }
 
 // The float operations are part of the contract (kernel_table.h), so no double here.
-void QuantizeBlock(const float* x, BlockQ8* out) {
+void QuantizeCodes(const float* x, BlockQ8* out) {
   uint32_t max_bits = 0;
   for (int i = 0; i < 32; ++i) {
     const uint32_t bits = BitsFromFloat(x[i]) & 0x7fffffff;  // ordered like |x|, NaN on top
@@ -72,7 +72,10 @@ void QuantizeBlock(const float* x, BlockQ8* out) {
 }
 
 void QuantizeQ8(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept {
-  for (int64_t i = 0; i < n; i += 32) QuantizeBlock(x + i, out + i / 32 * stride);
+  for (int64_t i = 0; i < n; i += 32, out += stride) {
+    QuantizeCodes(x + i, out);
+    out->sum = out->scale * (-0.125f * static_cast<float>(out->minus_8_sum));
+  }
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) noexcept {

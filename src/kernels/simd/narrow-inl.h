@@ -42,6 +42,7 @@ HWY_INLINE void QuantizeBlock(const float* x, BlockQ8* out) {
   }
   out->minus_8_sum = -8 * hn::GetLane(hn::SumOfLanes(d, sum));
   out->minus_8_sum_of_first = -8 * hn::GetLane(hn::SumOfLanes(d, sum_of_first));
+  out->sum = out->scale * (-0.125f * static_cast<float>(out->minus_8_sum));
 }
 
 inline void QuantizeQ8(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept {

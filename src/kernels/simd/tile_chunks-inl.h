@@ -173,7 +173,9 @@ HWY_INLINE void AddPartOfChunk(const UnpackedTiles<G>& w, int64_t b, const Block
   const int64_t part = b * kPartsOf<Codes> + kPart;
   IntVec products[T][kVectors];
   Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
-    const int32_t too_much = Minus8Sum<Codes, kPart>(x[i / kVectors]) * offset / 8;
+    // Types with minimums have no offset.
+    const int32_t too_much =
+        kHasMinimums<Codes> ? 0 : Minus8Sum<Codes, kPart>(x[i / kVectors]) * offset / 8;
     products[i / kVectors][i % kVectors] = hn::Set(IntTag(), too_much);
   });
   Products::template Add<Codes, kPart * kQuads>(w.quads + part * kQuads * kVectors * kVectorBytes,
@@ -244,6 +246,7 @@ void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t begin, int6
     for (int64_t t = begin; t < end; t += panel_tokens) {
       const int64_t tokens = end - t < panel_tokens ? end - t : panel_tokens;
       const BlockQ8* x = a.x + t * a.blocks + first * tokens;
+      static_assert(!kHasMinimums<Codes> || Codes::kOffset == 0);
       chunk.template MultiplyPanel<Codes>({x, tokens, count, first == 0, Codes::kOffset},
                                           sums + (t - begin) * kWidth);
     }

@@ -132,6 +132,7 @@ HWY_INLINE IntVec StartOfSums(const BlockQ8& x) {
 // What a minimum is multiplied with: the sum of the token's activations in real units.
 template <class Codes, int kPart>
 HWY_INLINE float RealSum(const BlockQ8& x) {
+  if constexpr (kPartsOf<Codes> == 1) return x.sum;
   return x.scale * (-0.125f * static_cast<float>(Minus8Sum<Codes, kPart>(x)));
 }
 
